@@ -1,0 +1,32 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Log.  The library writes nothing to stdout; by default warnings and errors
+ * go to stderr, one line each, with time, host, pid and level.  LUNE_LOG=
+ * error|warn|info|debug sets the level; a program may take the lines itself.
+ */
+#ifndef LUNE_LOG_H
+#define LUNE_LOG_H
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+enum lune_log_level {
+	LUNE_LOG_NONE = 0,
+	LUNE_LOG_ERROR = 1,
+	LUNE_LOG_WARN = 2,
+	LUNE_LOG_INFO = 3,
+	LUNE_LOG_DEBUG = 4,
+};
+
+/* `line` has no newline and is valid during the call only. Any thread. */
+typedef void lune_log_fn(void *arg, int level, const char *line);
+
+/* Send lines to fn (NULL restores stderr). Process-wide. */
+void lune_log_sink(lune_log_fn *fn, void *arg);
+void lune_log_set_level(int level);
+
+#ifdef __cplusplus
+}
+#endif
+#endif
