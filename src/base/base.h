@@ -154,7 +154,8 @@ struct ln_config {
 #define LN_CONF_MEMBER_SIZE uint64_t
 #define LN_CONF_MEMBER_BOOL bool
 #define LN_CONF_MEMBER_STR char *
-#define X(member, env, type, def, lo, hi, help) LN_CONF_MEMBER_##type member;
+#define X(member, env, type, def, lo, hi, choices, help) \
+	LN_CONF_MEMBER_##type member;
 #include "config.def"
 #undef X
 	uint64_t set_by_env; /* bit i: row i came from the environment */
