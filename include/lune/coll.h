@@ -10,10 +10,9 @@
 #define LUNE_COLL_H
 
 #include <lune/comm.h>
+#include <lune/decls.h>
 
-#ifdef __cplusplus
-extern "C" {
-#endif
+LUNE_DECLS_BEGIN
 
 int lune_barrier(lune_comm *comm, int timeout_ms);
 
@@ -28,7 +27,5 @@ int lune_allgather(lune_comm *comm, const void *send, size_t bytes, void *recv,
 int lune_bcast(lune_comm *comm, int root, void *buf, size_t bytes,
 	       int timeout_ms);
 
-#ifdef __cplusplus
-}
-#endif
+LUNE_DECLS_END
 #endif

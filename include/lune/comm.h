@@ -15,10 +15,9 @@
 #include <stdbool.h>
 
 #include <lune/ctx.h>
+#include <lune/decls.h>
 
-#ifdef __cplusplus
-extern "C" {
-#endif
+LUNE_DECLS_BEGIN
 
 #define LUNE_COMM_NO_COLOR (-1)
 
@@ -78,7 +77,5 @@ struct lune_member_event {
 int lune_comm_event(lune_comm *comm, int timeout_ms,
 		    struct lune_member_event *out);
 
-#ifdef __cplusplus
-}
-#endif
+LUNE_DECLS_END
 #endif

@@ -14,11 +14,10 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include <lune/decls.h>
 #include <lune/status.h>
 
-#ifdef __cplusplus
-extern "C" {
-#endif
+LUNE_DECLS_BEGIN
 
 #define LUNE_TIMEOUT_DEFAULT (-1)
 #define LUNE_FOREVER (-2)
@@ -79,7 +78,5 @@ int lune_ctx_arm(lune_ctx *ctx);
 /* Value of a counter by name ("put_bytes"), or LUNE_ERR_NOTFOUND. */
 int lune_ctx_counter(lune_ctx *ctx, const char *name, uint64_t *out);
 
-#ifdef __cplusplus
-}
-#endif
+LUNE_DECLS_END
 #endif

@@ -7,9 +7,9 @@
 #ifndef LUNE_LOG_H
 #define LUNE_LOG_H
 
-#ifdef __cplusplus
-extern "C" {
-#endif
+#include <lune/decls.h>
+
+LUNE_DECLS_BEGIN
 
 enum lune_log_level {
 	LUNE_LOG_NONE = 0,
@@ -26,7 +26,5 @@ typedef void lune_log_fn(void *arg, int level, const char *line);
 void lune_log_sink(lune_log_fn *fn, void *arg);
 void lune_log_set_level(int level);
 
-#ifdef __cplusplus
-}
-#endif
+LUNE_DECLS_END
 #endif

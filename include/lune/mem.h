@@ -13,10 +13,9 @@
 #define LUNE_MEM_H
 
 #include <lune/comm.h>
+#include <lune/decls.h>
 
-#ifdef __cplusplus
-extern "C" {
-#endif
+LUNE_DECLS_BEGIN
 
 typedef struct lune_mem lune_mem;
 typedef struct lune_rmem lune_rmem;
@@ -93,7 +92,5 @@ int lune_win_open(lune_comm *comm, lune_mem *mem, int timeout_ms,
 lune_rmem *lune_win_rmem(const lune_win *win, int rank);
 void lune_win_close(lune_win *win);
 
-#ifdef __cplusplus
-}
-#endif
+LUNE_DECLS_END
 #endif

@@ -8,11 +8,10 @@
 #ifndef LUNE_NOTIFY_H
 #define LUNE_NOTIFY_H
 
+#include <lune/decls.h>
 #include <lune/rma.h>
 
-#ifdef __cplusplus
-extern "C" {
-#endif
+LUNE_DECLS_BEGIN
 
 #define LUNE_NOTIFY_MAX 128
 #define LUNE_NOTIFY_WINDOW 1024
@@ -31,7 +30,5 @@ int lune_notify_send(lune_comm *comm, const struct lune_notify *n,
 /* The oldest of any sender.  LUNE_ERR_TIMEOUT when none came. */
 int lune_notify_recv(lune_comm *comm, int timeout_ms, struct lune_notify *out);
 
-#ifdef __cplusplus
-}
-#endif
+LUNE_DECLS_END
 #endif

@@ -13,10 +13,9 @@
 #define LUNE_REQ_H
 
 #include <lune/ctx.h>
+#include <lune/decls.h>
 
-#ifdef __cplusplus
-extern "C" {
-#endif
+LUNE_DECLS_BEGIN
 
 typedef struct lune_req lune_req;
 typedef struct lune_cq lune_cq;
@@ -67,7 +66,5 @@ int lune_cq_close(lune_cq *cq);
 int lune_cq_drain(lune_cq *cq, struct lune_completion *out, int max,
 		  int timeout_ms);
 
-#ifdef __cplusplus
-}
-#endif
+LUNE_DECLS_END
 #endif

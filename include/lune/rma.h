@@ -23,12 +23,11 @@
 #ifndef LUNE_RMA_H
 #define LUNE_RMA_H
 
+#include <lune/decls.h>
 #include <lune/mem.h>
 #include <lune/req.h>
 
-#ifdef __cplusplus
-extern "C" {
-#endif
+LUNE_DECLS_BEGIN
 
 /* Done when the local buffer may be reused, not when delivered. */
 #define LUNE_OP_LOCAL 1u
@@ -128,7 +127,5 @@ int lune_atomic(lune_rmem *rmem, uint64_t offset, const struct lune_atomic *a,
 int lune_flush(lune_comm *comm, int rank, int timeout_ms);
 int lune_rmem_flush(lune_rmem *rmem, int timeout_ms);
 
-#ifdef __cplusplus
-}
-#endif
+LUNE_DECLS_END
 #endif

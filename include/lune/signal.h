@@ -7,11 +7,10 @@
 #ifndef LUNE_SIGNAL_H
 #define LUNE_SIGNAL_H
 
+#include <lune/decls.h>
 #include <lune/mem.h>
 
-#ifdef __cplusplus
-extern "C" {
-#endif
+LUNE_DECLS_BEGIN
 
 enum lune_compare {
 	LUNE_EQ, LUNE_NE, LUNE_GE, LUNE_GT, LUNE_LE, LUNE_LT /* unsigned */
@@ -36,7 +35,5 @@ int lune_signal_wait(const struct lune_signal *s, int timeout_ms);
 int lune_signal_waitany(const struct lune_signal *s, size_t count,
 			int timeout_ms, size_t *index);
 
-#ifdef __cplusplus
-}
-#endif
+LUNE_DECLS_END
 #endif

@@ -16,9 +16,9 @@
 #ifndef LUNE_STATUS_H
 #define LUNE_STATUS_H
 
-#ifdef __cplusplus
-extern "C" {
-#endif
+#include <lune/decls.h>
+
+LUNE_DECLS_BEGIN
 
 /* X(name, value, sentence) */
 #define LUNE_STATUS_MAP(X)                                                     \
@@ -72,7 +72,5 @@ const char *lune_strcode(int code);
  */
 const char *lune_last_error(void);
 
-#ifdef __cplusplus
-}
-#endif
+LUNE_DECLS_END
 #endif
