@@ -1,0 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
+noinst_LTLIBRARIES += %D%/libmem.la
+%C%_libmem_la_SOURCES = \
+	%D%/mem.h

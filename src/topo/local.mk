@@ -1,0 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+noinst_LTLIBRARIES += %D%/libtopo.la
+%C%_libtopo_la_SOURCES = \
+	%D%/topo.h
+%C%_libtopo_la_LIBADD = $(HWLOC_LIBS)
