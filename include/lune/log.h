@@ -19,11 +19,19 @@ enum lune_log_level {
 	LUNE_LOG_DEBUG = 4,
 };
 
-/* `line` has no newline and is valid during the call only. Any thread. */
+/*
+ * `line` is the message (no time, host or level, no newline, no control
+ * characters), valid during the call only.  Called by any thread.  It may log
+ * itself, but not call lune_log_sink.
+ */
 typedef void lune_log_fn(void *arg, int level, const char *line);
 
-/* Send lines to fn (NULL restores stderr). Process-wide. */
+/*
+ * Send lines to fn (NULL restores stderr).  Process-wide.  When it returns,
+ * the sink before is not running any more.
+ */
 void lune_log_sink(lune_log_fn *fn, void *arg);
+/* Process-wide; from then on LUNE_LOG is not looked at. */
 void lune_log_set_level(int level);
 
 LUNE_DECLS_END
