@@ -39,7 +39,7 @@ int ln_error_prefix(int code, const char *fmt, ...) LN_PRINTF(2, 3);
 /* Replace the thread's sentence (used to hand an error to another thread). */
 void ln_error_set(const char *sentence);
 
-/* ---- log.c --------------------------------------------------------------- */
+/* ---- log.c ------------------------------------------------------------- */
 
 /* Levels are in <lune/log.h>.  A message below the level costs one load. */
 extern _Atomic int ln_log_level;
@@ -54,7 +54,7 @@ void ln_log_write(int level, const char *fmt, ...) LN_PRINTF(2, 3);
 #define ln_info(...) ln_log(LUNE_LOG_INFO, __VA_ARGS__)
 #define ln_debug(...) ln_log(LUNE_LOG_DEBUG, __VA_ARGS__)
 
-/* ---- clock.c ------------------------------------------------------------- */
+/* ---- clock.c ----------------------------------------------------------- */
 
 /* Monotonic nanoseconds. */
 uint64_t ln_now_ns(void);
@@ -69,7 +69,7 @@ uint64_t ln_deadline(int timeout_ms, int default_ms);
 int ln_deadline_left_ms(uint64_t deadline);
 bool ln_deadline_passed(uint64_t deadline);
 
-/* ---- alloc.c ------------------------------------------------------------- */
+/* ---- alloc.c ----------------------------------------------------------- */
 
 /*
  * All allocation goes through these, so that tests can make the n-th one
@@ -89,7 +89,7 @@ void ln_alloc_fail_after(long n);
 /* Allocations made so far by this process (for "nothing on the data path"). */
 uint64_t ln_alloc_count(void);
 
-/* ---- rand.c, hash.c -------------------------------------------------------- */
+/* ---- rand.c, hash.c ---------------------------------------------------- */
 
 int ln_random(void *buf, size_t bytes);  /* from the kernel */
 uint64_t ln_hash64(const void *p, size_t bytes); /* XXH3 */
@@ -101,7 +101,7 @@ void ln_hmac(const uint8_t key[LN_KEY_BYTES], const void *p, size_t bytes,
 	     uint8_t mac[LN_MAC_BYTES]);
 bool ln_mac_equal(const uint8_t a[LN_MAC_BYTES], const uint8_t b[LN_MAC_BYTES]);
 
-/* ---- uuid.c ---------------------------------------------------------------- */
+/* ---- uuid.c ------------------------------------------------------------ */
 
 struct ln_uuid {
 	uint8_t b[16];
@@ -112,7 +112,7 @@ int ln_uuid_compare(const struct ln_uuid *a, const struct ln_uuid *b);
 #define LN_UUID_TEXT 33 /* 32 hex digits and NUL */
 void ln_uuid_text(const struct ln_uuid *u, char out[LN_UUID_TEXT]);
 
-/* ---- pack.c: bounded little-endian encoding -------------------------------- */
+/* ---- pack.c: bounded little-endian encoding ---------------------------- */
 
 /*
  * A writer or reader over a caller's buffer.  Once a step does not fit, `bad`
@@ -144,7 +144,7 @@ void ln_unpack_bytes(struct ln_unpack *u, void *out, size_t n);
 /* Copies at most cap-1 bytes and a NUL; longer strings are `bad`. */
 void ln_unpack_str(struct ln_unpack *u, char *out, size_t cap);
 
-/* ---- config.c ---------------------------------------------------------------- */
+/* ---- config.c ---------------------------------------------------------- */
 
 enum ln_config_type { LN_CONF_INT, LN_CONF_SIZE, LN_CONF_BOOL, LN_CONF_STR };
 
@@ -178,7 +178,7 @@ bool ln_config_row(const struct ln_config *c, int i, struct ln_config_row *out);
 /* Environment of the launcher (RANK, PMIX_NAMESPACE, ...): the only getenv. */
 const char *ln_config_launcher(const char *name);
 
-/* ---- counters.c ---------------------------------------------------------------- */
+/* ---- counters.c -------------------------------------------------------- */
 
 /* Counters of one context; relaxed atomics.  Rows in counters.def. */
 struct ln_counters {

@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 check_LTLIBRARIES += %D%/libharness.la
 %C%_libharness_la_SOURCES = \
+	%D%/inside.c \
 	%D%/ranks.c \
 	%D%/ranks.h \
 	%D%/report.c \
-	%D%/report.h \
+	%D%/run.h \
 	%D%/unit.h
 
 # What a unit test links besides its folder's libraries (META_LIBS, ...).

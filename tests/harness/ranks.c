@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The parent's half forks the ranks, reaps them, restarts them on request and
- * enforces the deadline; the ranks' half works on one shared page.
+ * The parent of a run: it forks the ranks, reaps them, restarts them on request
+ * and enforces the deadline.  inside.c is what the ranks themselves do.
  *
  * Invariants:
  *  1. Only the parent writes a slot's state, pid and incarnation; a rank that
@@ -11,266 +11,24 @@
  *  3. Every rank dies with the parent (PR_SET_PDEATHSIG) and leads its own
  *     process group, so that what it started dies with it.
  */
-#include "tests/harness/ranks.h"
-
 #include <errno.h>
-#include <limits.h>
-#include <linux/futex.h>
 #include <netinet/in.h>
 #include <signal.h>
-#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
-#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
-#include "tests/harness/report.h"
+#include "tests/harness/run.h"
 
-#define MS 1000000u
 #define DEFAULT_MS 30000
 #define GRACE_MS 2000 /* for the others, when one rank has failed */
 
-struct page {
-	int n, parent;
-	uint64_t deadline, wait_deadline; /* monotonic ns */
-	struct slot slot[RANKS_MAX + 1];  /* the last is control's */
-	_Atomic uint32_t flag[RANKS_FLAGS];
-	_Atomic uint32_t barrier[RANKS_FLAGS];
-	_Alignas(4096) uint8_t scratch[RANKS_SCRATCH_BYTES];
-};
-
-static struct page *page; /* of the run in progress */
-static int my_rank, my_incarnation;
-static bool in_rank;
-
-/* ---- time and futexes ------------------------------------------------------ */
-
-static uint64_t now_ns(void)
-{
-	struct timespec ts;
-
-	clock_gettime(CLOCK_MONOTONIC, &ts);
-	return (uint64_t)ts.tv_sec * 1000000000u + (uint64_t)ts.tv_nsec;
-}
-
-int64_t ranks_now_ms(void)
-{
-	return (int64_t)(now_ns() / MS);
-}
-
-int ranks_scale(void)
-{
-	const char *s = getenv("LUNE_TEST_SCALE");
-	int scale = s ? atoi(s) : 1;
-
-	if (scale < 1)
-		scale = 1;
-#if defined(__SANITIZE_THREAD__)
-	scale *= 6;
-#elif defined(__SANITIZE_ADDRESS__)
-	scale *= 3;
-#elif defined(__has_feature)
-#if __has_feature(thread_sanitizer)
-	scale *= 6;
-#elif __has_feature(address_sanitizer)
-	scale *= 3;
-#endif
-#endif
-	return scale;
-}
-
-static void wake(_Atomic uint32_t *word)
-{
-	syscall(SYS_futex, word, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
-}
-
-/* Sleep while *word is seen; false when the deadline has passed. */
-static bool sleep_on(_Atomic uint32_t *word, uint32_t seen, uint64_t deadline)
-{
-	uint64_t now = now_ns();
-	struct timespec ts;
-
-	if (now >= deadline)
-		return false;
-	ts.tv_sec = (time_t)((deadline - now) / 1000000000u);
-	ts.tv_nsec = (long)((deadline - now) % 1000000000u);
-	syscall(SYS_futex, word, FUTEX_WAIT, seen, &ts, NULL, 0);
-	return true;
-}
-
-static bool wait_at_least(_Atomic uint32_t *word, uint32_t value,
-			  uint64_t deadline)
-{
-	for (;;) {
-		uint32_t seen = atomic_load(word);
-
-		if (seen >= value)
-			return true;
-		if (!sleep_on(word, seen, deadline))
-			return false;
-	}
-}
-
-/* ---- inside a rank --------------------------------------------------------- */
-
-static struct slot *slot_of(int rank)
-{
-	return &page->slot[rank == RANKS_CONTROL ? RANKS_MAX : rank];
-}
-
-void ranks_fail(const char *file, int line, const char *fmt, ...)
-{
-	struct slot *s = in_rank ? slot_of(my_rank) : NULL;
-	char text[900];
-	va_list ap;
-
-	va_start(ap, fmt);
-	vsnprintf(text, sizeof(text), fmt, ap);
-	va_end(ap);
-	fflush(NULL);
-	if (!s) {
-		fprintf(stderr, "%s:%d: check failed: %s\n", file, line, text);
-		exit(1);
-	}
-	if (!atomic_exchange(&s->failed, true))
-		snprintf(s->message, sizeof(s->message),
-			 "%s:%d: check failed: %s", file, line, text);
-	_exit(1);
-}
-
-int ranks_rank(void)
-{
-	return my_rank;
-}
-
-int ranks_size(void)
-{
-	return page->n;
-}
-
-int ranks_incarnation(void)
-{
-	return my_incarnation;
-}
-
-void *ranks_scratch(void)
-{
-	return page->scratch;
-}
-
-void ranks_barrier_at(unsigned id, int count, const char *file, int line)
-{
-	_Atomic uint32_t *word = &page->barrier[id];
-	uint32_t mine = atomic_fetch_add(word, 1);
-	uint32_t full = (mine / (uint32_t)count + 1) * (uint32_t)count;
-
-	wake(word);
-	if (!wait_at_least(word, full, page->wait_deadline))
-		ranks_fail(file, line, "barrier %u: %u of %d came before the "
-			   "deadline", id, count - (full - atomic_load(word)),
-			   count);
-}
-
-void ranks_set(unsigned flag, uint32_t value)
-{
-	atomic_store(&page->flag[flag], value);
-	wake(&page->flag[flag]);
-}
-
-uint32_t ranks_add(unsigned flag, uint32_t value)
-{
-	uint32_t sum = atomic_fetch_add(&page->flag[flag], value) + value;
-
-	wake(&page->flag[flag]);
-	return sum;
-}
-
-uint32_t ranks_get(unsigned flag)
-{
-	return atomic_load(&page->flag[flag]);
-}
-
-void ranks_wait_at(unsigned flag, uint32_t value, const char *file, int line)
-{
-	if (!wait_at_least(&page->flag[flag], value, page->wait_deadline))
-		ranks_fail(file, line, "flag %u is %u, not %u, at the deadline",
-			   flag, ranks_get(flag), value);
-}
-
-bool ranks_wait_ms(unsigned flag, uint32_t value, int timeout_ms)
-{
-	uint64_t deadline = now_ns() + (uint64_t)timeout_ms * MS;
-
-	if (deadline > page->wait_deadline)
-		deadline = page->wait_deadline;
-	return wait_at_least(&page->flag[flag], value, deadline);
-}
-
-int ranks_pid(int rank)
-{
-	return atomic_load(&slot_of(rank)->pid);
-}
-
-bool ranks_running(int rank)
-{
-	return atomic_load(&slot_of(rank)->state) == SLOT_RUNS;
-}
-
-static void await_start(int rank)
-{
-	if (!wait_at_least(&slot_of(rank)->incarnation, 1,
-			   page->wait_deadline))
-		ranks_fail(__FILE__, __LINE__, "rank %d does not start", rank);
-}
-
-void ranks_kill(int rank)
-{
-	struct slot *s = slot_of(rank);
-
-	/* The parent may still be forking it. */
-	await_start(rank);
-	atomic_store(&s->killed, true);
-	if (!ranks_running(rank))
-		return;
-	kill(ranks_pid(rank), SIGKILL);
-	if (!wait_at_least(&s->state, SLOT_ENDED, page->wait_deadline))
-		ranks_fail(__FILE__, __LINE__, "rank %d does not die", rank);
-}
-
-void ranks_stop(int rank)
-{
-	await_start(rank);
-	atomic_store(&slot_of(rank)->stopped, true);
-	kill(ranks_pid(rank), SIGSTOP);
-}
-
-void ranks_continue(int rank)
-{
-	kill(ranks_pid(rank), SIGCONT);
-	atomic_store(&slot_of(rank)->stopped, false);
-}
-
-void ranks_restart(int rank)
-{
-	struct slot *s = slot_of(rank);
-	uint32_t next;
-
-	await_start(rank);
-	next = atomic_load(&s->incarnation) + 1;
-	atomic_store(&s->killed, true);
-	atomic_store(&s->restart, true);
-	kill(page->parent, SIGUSR1);
-	if (!wait_at_least(&s->incarnation, next, page->wait_deadline))
-		ranks_fail(__FILE__, __LINE__, "rank %d was not restarted",
-			   rank);
-}
-
-/* ---- ports ----------------------------------------------------------------- */
+/* ---- ports ------------------------------------------------------------- */
 
 /*
  * A port stays ours while a socket is bound to it that does not listen: the
@@ -301,7 +59,7 @@ int ranks_free_port(void)
 	return port;
 }
 
-/* ---- the parent ------------------------------------------------------------ */
+/* ---- the parent -------------------------------------------------------- */
 
 struct run {
 	const struct ranks_opts *o;
@@ -384,8 +142,7 @@ _Noreturn static void child(const struct run *r, int rank)
 		dup2(fileno(out), STDERR_FILENO);
 	}
 	close(r->port_fd);
-	my_rank = rank;
-	in_rank = true;
+	ranks_become(rank, (int)atomic_load(&ranks_slot(rank)->incarnation));
 	child_env(r, rank);
 	sigprocmask(SIG_SETMASK, &r->old_mask, NULL);
 	rc = fn(rank, r->o->n, r->o->arg);
@@ -397,13 +154,12 @@ _Noreturn static void child(const struct run *r, int rank)
 
 static void spawn(struct run *r, int rank)
 {
-	struct slot *s = slot_of(rank);
+	struct slot *s = ranks_slot(rank);
 	int pid;
 
 	fflush(NULL);
 	atomic_store(&s->killed, false);
 	atomic_store(&s->stopped, false);
-	my_incarnation = (int)atomic_load(&s->incarnation);
 	pid = fork();
 	if (pid < 0)
 		ranks_fail(__FILE__, __LINE__, "fork: %s", strerror(errno));
@@ -412,16 +168,16 @@ static void spawn(struct run *r, int rank)
 	setpgid(pid, pid);
 	atomic_store(&s->pid, pid);
 	atomic_store(&s->state, SLOT_RUNS);
-	wake(&s->state);
+	ranks_wake(&s->state);
 	/* Last: who waits for it may then use the pid and the state. */
 	atomic_fetch_add(&s->incarnation, 1);
-	wake(&s->incarnation);
+	ranks_wake(&s->incarnation);
 }
 
 /* Judge how a process ended. */
 static void ended(struct run *r, int rank, int status)
 {
-	struct slot *s = slot_of(rank);
+	struct slot *s = ranks_slot(rank);
 	bool asked = WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL &&
 		     (atomic_load(&s->killed) || r->timed_out);
 
@@ -436,12 +192,12 @@ static void ended(struct run *r, int rank, int status)
 			 WIFSIGNALED(status) ? strsignal(WTERMSIG(status)) :
 					       "");
 	if (atomic_load(&s->failed) && !r->grace_end)
-		r->grace_end = now_ns() +
+		r->grace_end = ranks_now_ns() +
 			       (uint64_t)(GRACE_MS * ranks_scale()) * MS;
 	/* What the rank has started goes with it. */
 	kill(-ranks_pid(rank), SIGKILL);
 	atomic_store(&s->state, SLOT_ENDED);
-	wake(&s->state);
+	ranks_wake(&s->state);
 }
 
 static void reap(struct run *r, int rank, bool wait)
@@ -463,10 +219,10 @@ static int count_running(int *stopped)
 	int runs = 0;
 
 	*stopped = 0;
-	for (int i = RANKS_CONTROL; i < page->n; i++) {
+	for (int i = RANKS_CONTROL; i < ranks_page->n; i++) {
 		if (!ranks_running(i))
 			continue;
-		if (atomic_load(&slot_of(i)->stopped))
+		if (atomic_load(&ranks_slot(i)->stopped))
 			++*stopped;
 		else
 			runs++;
@@ -476,9 +232,9 @@ static int count_running(int *stopped)
 
 static void serve(struct run *r)
 {
-	for (int i = RANKS_CONTROL; i < page->n; i++) {
+	for (int i = RANKS_CONTROL; i < ranks_page->n; i++) {
 		reap(r, i, false);
-		if (!atomic_exchange(&slot_of(i)->restart, false))
+		if (!atomic_exchange(&ranks_slot(i)->restart, false))
 			continue;
 		if (ranks_running(i))
 			kill(ranks_pid(i), SIGKILL);
@@ -491,8 +247,8 @@ static void kill_rest(struct run *r)
 {
 	char who[32];
 
-	for (int i = RANKS_CONTROL; i < page->n; i++) {
-		struct slot *s = slot_of(i);
+	for (int i = RANKS_CONTROL; i < ranks_page->n; i++) {
+		struct slot *s = ranks_slot(i);
 
 		if (!ranks_running(i))
 			continue;
@@ -516,9 +272,9 @@ static void supervise(struct run *r)
 	int stopped;
 
 	while (count_running(&stopped) > 0) {
-		uint64_t now = now_ns();
+		uint64_t now = ranks_now_ns();
 
-		r->timed_out = now >= page->deadline;
+		r->timed_out = now >= ranks_page->deadline;
 		if (r->timed_out || (r->grace_end && now >= r->grace_end))
 			break;
 		/* SIGCHLD or SIGUSR1 wakes; the tick only guards a miss. */
@@ -535,16 +291,16 @@ static int report(const struct run *r)
 	int bad = 0;
 	char who[32];
 
-	for (int i = RANKS_CONTROL; i < page->n; i++)
-		bad += atomic_load(&slot_of(i)->failed);
-	for (int i = RANKS_CONTROL; bad && i < page->n; i++) {
-		struct slot *s = slot_of(i);
+	for (int i = RANKS_CONTROL; i < ranks_page->n; i++)
+		bad += atomic_load(&ranks_slot(i)->failed);
+	for (int i = RANKS_CONTROL; bad && i < ranks_page->n; i++) {
+		struct slot *s = ranks_slot(i);
 		FILE *out = r->output[i == RANKS_CONTROL ? RANKS_MAX : i];
 
 		report_output(i, out);
 		if (atomic_load(&s->failed))
 			fprintf(stderr, "ranks: %s of %d: %s\n",
-				report_name(i, who, sizeof(who)), page->n,
+				report_name(i, who, sizeof(who)), ranks_page->n,
 				s->message);
 	}
 	return bad;
@@ -556,15 +312,15 @@ static void begin(struct run *r)
 		 ranks_scale();
 	bool verbose = getenv("LUNE_TEST_VERBOSE") != NULL;
 
-	page = mmap(NULL, sizeof(*page), PROT_READ | PROT_WRITE,
+	ranks_page = mmap(NULL, sizeof(*ranks_page), PROT_READ | PROT_WRITE,
 		    MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-	if (page == MAP_FAILED)
+	if (ranks_page == MAP_FAILED)
 		ranks_fail(__FILE__, __LINE__, "mmap: %s", strerror(errno));
-	r->page = page;
-	page->n = r->o->n;
-	page->parent = getpid();
-	page->deadline = now_ns() + (uint64_t)ms * MS;
-	page->wait_deadline = page->deadline - (uint64_t)(ms / 10) * MS;
+	r->page = ranks_page;
+	ranks_page->n = r->o->n;
+	ranks_page->parent = getpid();
+	ranks_page->deadline = ranks_now_ns() + (uint64_t)ms * MS;
+	ranks_page->wait_deadline = ranks_page->deadline - (uint64_t)(ms / 10) * MS;
 	r->port_fd = reserve_port(&r->port);
 	sigemptyset(&r->waits);
 	sigaddset(&r->waits, SIGCHLD);
@@ -598,7 +354,7 @@ int ranks_run(const struct ranks_opts *o)
 	while (sigtimedwait(&r.waits, NULL, &none) > 0)
 		;
 	sigprocmask(SIG_SETMASK, &r.old_mask, NULL);
-	munmap(page, sizeof(*page));
-	page = NULL;
+	munmap(ranks_page, sizeof(*ranks_page));
+	ranks_page = NULL;
 	return bad;
 }

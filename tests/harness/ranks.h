@@ -73,7 +73,7 @@ struct ranks_opts {
  */
 int ranks_run(const struct ranks_opts *o);
 
-/* ---- inside a rank -------------------------------------------------------- */
+/* ---- inside a rank ----------------------------------------------------- */
 
 int ranks_rank(void);
 int ranks_size(void);
@@ -117,7 +117,7 @@ void ranks_restart(int rank);
 bool ranks_running(int rank);
 int ranks_pid(int rank);
 
-/* ---- anywhere ------------------------------------------------------------- */
+/* ---- anywhere ---------------------------------------------------------- */
 
 /*
  * How much longer things may take in this build: 1, more under a sanitizer,

@@ -3,12 +3,10 @@
  * The report of a failed run: who failed and why, who hung and where, and the
  * last lines that each rank wrote.
  */
-#include "tests/harness/report.h"
-
 #include <dirent.h>
 #include <string.h>
 
-#include "tests/harness/ranks.h"
+#include "tests/harness/run.h"
 
 #define TAIL_BYTES 6000
 
