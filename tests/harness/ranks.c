@@ -67,6 +67,7 @@ struct run {
 	FILE *output[RANKS_MAX + 1];
 	sigset_t waits, old_mask;
 	int port, port_fd;
+	int incarnation; /* of the rank that is being forked */
 	uint64_t grace_end; /* when one has failed: the others' end */
 	bool timed_out;
 };
@@ -142,7 +143,7 @@ _Noreturn static void child(const struct run *r, int rank)
 		dup2(fileno(out), STDERR_FILENO);
 	}
 	close(r->port_fd);
-	ranks_become(rank, (int)atomic_load(&ranks_slot(rank)->incarnation));
+	ranks_become(rank, r->incarnation);
 	child_env(r, rank);
 	sigprocmask(SIG_SETMASK, &r->old_mask, NULL);
 	rc = fn(rank, r->o->n, r->o->arg);
@@ -160,6 +161,7 @@ static void spawn(struct run *r, int rank)
 	fflush(NULL);
 	atomic_store(&s->killed, false);
 	atomic_store(&s->stopped, false);
+	r->incarnation = (int)atomic_load(&s->incarnation);
 	pid = fork();
 	if (pid < 0)
 		ranks_fail(__FILE__, __LINE__, "fork: %s", strerror(errno));
