@@ -3,13 +3,10 @@
 # The rules of the house that a machine can check; prints what breaks them.
 set -u
 cd "$(dirname "$0")/.." || exit 1
-bad=0
 
 complain() { # title, lines on stdin
 	lines=$(cat)
-	[ -n "$lines" ] || return 0
-	printf '%s:\n%s\n' "$1" "$lines"
-	bad=1
+	[ -z "$lines" ] || printf '%s:\n%s\n' "$1" "$lines"
 }
 
 sources() { # folders...
@@ -19,6 +16,7 @@ sources() { # folders...
 library=$(sources src coll)
 all=$(sources include src coll tools perf tests docs)
 
+rules() {
 # shellcheck disable=SC2086 # lists of words from here on
 grep -nE '\<(strcpy|strcat|sprintf|vsprintf|gets|strtok)\(' $all |
 	complain "banned functions"
@@ -55,4 +53,7 @@ awk '
 for f in $all; do
 	expand "$f" | awk -v f="$f" 'length > 80 { print f ":" FNR }'
 done | complain "lines over 80 columns"
-exit $bad
+}
+
+broken=$(rules)
+[ -z "$broken" ] || { printf '%s\n' "$broken"; exit 1; }

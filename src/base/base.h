@@ -99,7 +99,8 @@ uint32_t ln_checksum32(const void *p, size_t bytes); /* XXH3 low 32 bits */
 /* HMAC-SHA256 and its constant-time comparison (libsodium). */
 void ln_hmac(const uint8_t key[LN_KEY_BYTES], const void *p, size_t bytes,
 	     uint8_t mac[LN_MAC_BYTES]);
-bool ln_mac_equal(const uint8_t a[LN_MAC_BYTES], const uint8_t b[LN_MAC_BYTES]);
+bool ln_mac_equal(const uint8_t a[LN_MAC_BYTES],
+		  const uint8_t b[LN_MAC_BYTES]);
 
 /* ---- uuid.c ------------------------------------------------------------ */
 

@@ -30,4 +30,5 @@ base_tests += %D%/uuid
 %C%_uuid_LDADD = $(TEST_LIBS) $(BASE_LIBS)
 check_PROGRAMS += $(base_tests)
 TESTS += $(base_tests)
+VALGRIND_TESTS += $(base_tests)
 endif

@@ -176,7 +176,8 @@ uint32_t ranks_get(unsigned flag)
 
 void ranks_wait_at(unsigned flag, uint32_t value, const char *file, int line)
 {
-	if (!wait_at_least(&ranks_page->flag[flag], value, ranks_page->wait_deadline))
+	if (!wait_at_least(&ranks_page->flag[flag], value,
+			   ranks_page->wait_deadline))
 		ranks_fail(file, line, "flag %u is %u, not %u, at the deadline",
 			   flag, ranks_get(flag), value);
 }

@@ -14,6 +14,7 @@ TEST_LIBS = %D%/libharness.la $(CMOCKA_LIBS)
 if HAVE_CMOCKA
 check_PROGRAMS += %D%/ranks_test
 TESTS += %D%/ranks_test
+VALGRIND_TESTS += %D%/ranks_test
 %C%_ranks_test_SOURCES = %D%/ranks_test.c
 %C%_ranks_test_LDADD = $(TEST_LIBS) $(BASE_LIBS)
 endif

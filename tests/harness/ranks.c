@@ -322,7 +322,8 @@ static void begin(struct run *r)
 	ranks_page->n = r->o->n;
 	ranks_page->parent = getpid();
 	ranks_page->deadline = ranks_now_ns() + (uint64_t)ms * MS;
-	ranks_page->wait_deadline = ranks_page->deadline - (uint64_t)(ms / 10) * MS;
+	ranks_page->wait_deadline =
+		ranks_page->deadline - (uint64_t)(ms / 10) * MS;
 	r->port_fd = reserve_port(&r->port);
 	sigemptyset(&r->waits);
 	sigaddset(&r->waits, SIGCHLD);
