@@ -169,7 +169,7 @@ struct ln_config {
  */
 int ln_config_init(struct ln_config *c);
 void ln_config_fini(struct ln_config *c);
-/* Row i as text, for `lune-info --config` and the manual; false past the end. */
+/* Row i as text, for lune-info and the manual; false past the end. */
 struct ln_config_row {
 	const char *env, *type, *def, *help;
 	char value[256];
