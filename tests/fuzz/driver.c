@@ -5,6 +5,7 @@
  *
  *	fuzz_x [inputs [seed]]		fuzz_x FILE... (run these once)
  */
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -94,11 +95,26 @@ static void mutate(void)
 	}
 }
 
-static size_t run_seeds(void)
+/* Make seed i the input; false: there is no such. */
+static bool take_seed(unsigned i)
 {
-	size_t seeds = 0, all;
+	const uint8_t *p = fuzz_seed(i, &input_bytes);
 
-	while ((all = fuzz_seed(seeds, input, INPUT_MAX))) {
+	if (!p)
+		return false;
+	if (input_bytes > INPUT_MAX)
+		input_bytes = INPUT_MAX;
+	memcpy(input, p, input_bytes);
+	return true;
+}
+
+static unsigned run_seeds(void)
+{
+	unsigned seeds = 0;
+	size_t all;
+
+	while (take_seed(seeds)) {
+		all = input_bytes;
 		for (input_bytes = 0; input_bytes <= all; input_bytes++)
 			run();
 		seeds++;
@@ -124,7 +140,7 @@ int main(int argc, char **argv)
 {
 	char *end = argv[0];
 	long inputs = argc > 1 ? strtol(argv[1], &end, 10) : DEFAULT_INPUTS;
-	size_t seeds;
+	unsigned seeds;
 	int bad = 0;
 
 	input = malloc(INPUT_MAX);
@@ -139,13 +155,14 @@ int main(int argc, char **argv)
 	state = argc > 2 ? strtoull(argv[2], NULL, 10) | 1 : 20240229;
 	seeds = run_seeds();
 	for (long i = 0; i < inputs; i++) {
-		input_bytes = seeds ? fuzz_seed(next_random() % seeds, input,
-						INPUT_MAX) : 0;
+		input_bytes = 0;
+		if (seeds)
+			take_seed((unsigned)(next_random() % seeds));
 		for (uint64_t n = next_random() % 4 + 1; n; n--)
 			mutate();
 		run();
 	}
-	printf("%zu seeds, %ld mutations\n", seeds, inputs);
+	printf("%u seeds, %ld mutations\n", seeds, inputs);
 	free(input);
 	return 0;
 }

@@ -11,8 +11,8 @@
 #include <stdint.h>
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes);
-/* Write valid input number i to buf; its length, or 0: there is no such. */
-size_t fuzz_seed(size_t i, uint8_t *buf, size_t cap);
+/* Valid input number i and its length; NULL: there is no such. */
+const uint8_t *fuzz_seed(unsigned i, size_t *bytes);
 /* What an input must keep: else the input is printed and the run fails. */
 void fuzz_require(int cond, const char *what);
 
