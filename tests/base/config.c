@@ -105,6 +105,8 @@ static void bad_values_are_refused_by_name(void **state)
 		{ "LUNE_TCP_SLICE", "65M" },
 		{ "LUNE_TCP_SLICE", "18446744073709551615G" },
 		{ "LUNE_TCP_SLICE", "17179869184G" },
+		/* 2^54 + 4: shifted, the top bit falls out and 4096 stays. */
+		{ "LUNE_TCP_SLICE", "18014398509481988k" },
 		{ "LUNE_HUGETLB", "maybe" },
 		{ "LUNE_PROGRESS", "threads" },
 		{ "LUNE_PROGRESS", "thread|manual" },

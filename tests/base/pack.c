@@ -153,15 +153,19 @@ static void a_huge_length_does_not_wrap(void **state)
 	ln_pack_bytes(&k, wire, SIZE_MAX);
 	assert_true(k.bad);
 	assert_int_equal(k.len, 0);
+	k = (struct ln_pack){ .p = big, .cap = 8, .len = 2 };
+	ln_pack_bytes(&k, wire, SIZE_MAX);
+	assert_true(k.bad);
+	assert_int_equal(k.len, 2);
 	memset(text, 'a', 69999);
 	text[69999] = '\0';
 	k = (struct ln_pack){ .p = big, .cap = 80000 };
 	ln_pack_str(&k, text);
 	assert_true(k.bad);
 	assert_int_equal(k.len, 0);
-	u.pos = u.len;
-	ln_unpack_bytes(&u, big, 1);
+	ln_unpack_bytes(&u, big, sizeof(wire));
 	assert_true(u.bad);
+	assert_int_equal(u.pos, 5);
 	free(text);
 	free(big);
 }
