@@ -42,6 +42,7 @@ struct lune_ctx {
 	struct ln_net *net;
 	struct ln_boot *boot;
 	struct lune_comm *world, *self;
+	bool manual;	      /* no progress thread */
 	_Atomic bool forked;  /* set in the child of a fork */
 	_Atomic int objects;  /* comms, cqs, windows, rmems open: close refuses */
 	/*
