@@ -4,6 +4,7 @@ nobase_include_HEADERS += \
 	%D%/lune/comm.h \
 	%D%/lune/ctx.h \
 	%D%/lune/decls.h \
+	%D%/lune/info.h \
 	%D%/lune/log.h \
 	%D%/lune/lune.h \
 	%D%/lune/mem.h \
