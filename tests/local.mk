@@ -12,3 +12,4 @@ include %D%/coll/local.mk
 include %D%/tools/local.mk
 include %D%/launch/local.mk
 include %D%/fuzz/local.mk
+include %D%/faults/local.mk
