@@ -76,7 +76,7 @@ void ln_mem_unpin(struct ln_region *r);
 /* Still the generation it was pinned with? */
 bool ln_mem_valid(struct ln_mem_table *t, uint64_t key);
 
-/* ---- tickets ---------------------------------------------------------------- */
+/* ---- tickets ------------------------------------------------------------- */
 
 /* The owner's part of a ticket is its packed card (net/card.h), opaque here. */
 struct ln_ticket {
