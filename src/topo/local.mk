@@ -1,4 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 noinst_LTLIBRARIES += %D%/libtopo.la
-%C%_libtopo_la_SOURCES = %D%/topo.h %D%/topo.c %D%/nic.h %D%/nic.c
+%C%_libtopo_la_SOURCES = \
+	%D%/addr.c \
+	%D%/hw.c \
+	%D%/internal.h \
+	%D%/nics.c \
+	%D%/select.c \
+	%D%/sysfs.c \
+	%D%/topo.c \
+	%D%/topo.h
 %C%_libtopo_la_LIBADD = $(HWLOC_LIBS)
