@@ -8,6 +8,7 @@ nobase_include_HEADERS += \
 	%D%/lune/log.h \
 	%D%/lune/lune.h \
 	%D%/lune/mem.h \
+	%D%/lune/meta.h \
 	%D%/lune/notify.h \
 	%D%/lune/req.h \
 	%D%/lune/rma.h \

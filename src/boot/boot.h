@@ -36,6 +36,10 @@ int ln_boot_open(const struct ln_config *conf, const char *url,
 		 uint64_t deadline, struct ln_boot **out);
 const struct ln_boot_info *ln_boot_info(const struct ln_boot *b);
 
+/* The key of LUNE_JOB_KEY_FILE; *have tells whether there is one. */
+int ln_key_load(const struct ln_config *conf, uint8_t key[LN_KEY_BYTES],
+		bool *have);
+
 /* Only choose and explain, joining nothing (lune-info). */
 int ln_boot_detect(const struct ln_config *conf, const char *url, char *out_url,
 		   size_t cap, char *why, size_t why_cap);
