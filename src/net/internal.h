@@ -88,9 +88,12 @@ enum ln_frame_type {
 /* After the header: `count` descriptors, a signal if flagged, the payload. */
 #define LN_FRAME_SIGNAL 0x8000u /* PUT */
 #define LN_FRAME_FD 0x4000u	/* a file descriptor travels with it */
+#define LN_FRAME_SKIP 0x2000u	/* PUT: canceled, `a` bytes will not come */
 #define LN_DESC_BYTES 24	/* key, offset, bytes */
 #define LN_SIGNAL_BYTES 32	/* key, offset, value, how */
 #define LN_DESCS_MAX 256
+#define LN_HELLO_BYTES_MAX 1024
+#define LN_ACKS_MAX 256
 #define LN_USER_BYTES_MAX 4096 /* payload of transports' own frames */
 
 struct ln_frame {
@@ -121,6 +124,8 @@ void ln_sigdesc_encode(const struct ln_sigdesc *s,
 		       uint8_t out[LN_SIGNAL_BYTES]);
 int ln_sigdesc_decode(const uint8_t in[LN_SIGNAL_BYTES],
 		      struct ln_sigdesc *out);
+void ln_words_encode(const uint64_t *v, int n, uint8_t *out);
+void ln_words_decode(const uint8_t *in, int n, uint64_t *out);
 
 /* ---- transports' own frames over the control connection ---------------------- */
 
@@ -134,7 +139,7 @@ typedef int ln_frame_fn(struct ln_peer *p, const struct ln_frame *f,
 /* In ops->open.  type: LN_FRAME_USER.. ; shm takes 32..47. */
 void ln_frame_register(struct ln_net *net, int type, ln_frame_fn *fn);
 /*
- * Send one: f->type, flags' low 14 bits, op, a, b, index, total are yours,
+ * Send one: f->type, flags' low 13 bits, op, a, b, index, total are yours,
  * f->bytes of body (<= LN_USER_BYTES_MAX) follow.  fd >= 0 is duplicated
  * (unix control connections only: else UNSUPPORTED).  Copies; never blocks;
  * any thread, no peer lock held.  LUNE_ERR_PEER: not up.
@@ -161,10 +166,6 @@ void ln_op_finish(struct ln_op *op, int code, uint64_t bytes, uint64_t index);
 int ln_wire_post(struct ln_op *op);
 /* Give an op back to the queue of those waiting for a route or their turn. */
 void ln_peer_pump(struct ln_peer *p); /* look at p->pending again */
-/*
- * Declare dead; any thread, any time, takes effect in the poller's next pass
- * (ln_peer_kill is the same).  Text: what was seen, without the peer's name.
- */
 
 /* Do an atomic or signal on local memory (aligned, checked). */
 uint64_t ln_word_atomic(char *addr, int how, uint64_t operand,
@@ -203,6 +204,7 @@ struct ln_net {
 	struct ln_listen *listen; /* listening sockets, unproven connections */
 	pthread_mutex_t import_lock; /* serialises ops->import and forget */
 	_Atomic bool closing;
+	uint64_t last_beat; /* the poller's */
 };
 
 /* Walk all peers with a reference held on each (no lock held in fn). */
