@@ -173,7 +173,7 @@ static void list_restart(struct ln_peer *p)
 	struct ln_net *net = p->net;
 
 	p->link->next_addr = 0;
-	p->link->try_unix = allowed(net, LN_TP_SHM) && p->card.unix_name[0] &&
+	p->link->try_unix = net->card.unix_name[0] && p->card.unix_name[0] &&
 			    p->card.node[0] == net->card.node[0] &&
 			    p->card.node[1] == net->card.node[1];
 }
