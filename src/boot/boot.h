@@ -56,7 +56,7 @@ struct ln_boot_card {
 int ln_boot_exchange(struct ln_boot *b, const void *card, size_t len,
 		     uint64_t deadline, struct ln_boot_card **out);
 
-/* ---- elastic worlds (etcd://h:p/job without size) -------------------------- */
+/* ---- elastic worlds (etcd://h:p/job without size) ---------------------- */
 
 struct ln_boot_member {
 	int slot;
