@@ -106,7 +106,7 @@ int lune_signal_add(lune_rmem *rmem, uint64_t offset, uint64_t value,
 int lune_signal_set(lune_rmem *rmem, uint64_t offset, uint64_t value,
 		    const struct lune_op *op);
 
-/* 64-bit atomics on 8-aligned offsets; *old (may be NULL) is valid when done. */
+/* 64-bit atomics on 8-aligned words; *old (may be NULL) is valid when done. */
 enum lune_atomic_how {
 	LUNE_ATOMIC_FETCH_ADD,
 	LUNE_ATOMIC_CAS, /* compare, operand = desired */
