@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Processors, memory and NUMA nodes, by hwloc.  No hwloc type leaves this
+ * Processors, caches and NUMA nodes, by hwloc.  No hwloc type leaves this
  * file.
  *
  * Loading a full topology costs 20 to 100 ms on a server: I/O discovery walks
@@ -152,7 +152,6 @@ void ln_hw_read(struct ln_topo *out, struct ln_hw_nodes *nodes)
 		hwloc_bitmap_free(ours);
 	}
 	read_model(t, out);
-	out->memory_bytes = hwloc_get_root_obj(t)->total_memory;
 	hwloc_topology_destroy(t);
 	fill_in(out);
 }

@@ -91,6 +91,8 @@ static void read_names(const char *node, struct ln_topo *out)
 static void read_memory(struct ln_topo *out)
 {
 	out->page_bytes = (uint64_t)sysconf(_SC_PAGESIZE);
+	/* NUMA nodes' own counts miss memory that was plugged in later. */
+	out->memory_bytes = ln_sysfs_meminfo("/proc/meminfo", "MemTotal");
 	out->huge_page_bytes =
 		ln_sysfs_meminfo("/proc/meminfo", "Hugepagesize");
 	out->huge_pages_free =
