@@ -18,6 +18,11 @@ noinst_LTLIBRARIES += %D%/libnet.la
 	%D%/post.c \
 	%D%/rmem.c \
 	%D%/self.c \
+	%D%/shm.c \
+	%D%/shm.h \
+	%D%/shm_cma.c \
+	%D%/shm_map.c \
+	%D%/shm_ring.c \
 	%D%/stream.c \
 	%D%/stream_rx.c \
 	%D%/target.c \
@@ -25,5 +30,5 @@ noinst_LTLIBRARIES += %D%/libnet.la
 	%D%/wait.c \
 	%D%/wire.c \
 	%D%/wire_send.c
-%C%_libnet_la_CFLAGS = $(AM_CFLAGS) $(VERBS_CFLAGS) -DLN_NET_NO_SHM
+%C%_libnet_la_CFLAGS = $(AM_CFLAGS) $(VERBS_CFLAGS)
 %C%_libnet_la_LIBADD = $(VERBS_LIBS)

@@ -10,9 +10,7 @@
 
 static const struct ln_net_ops *const all_ops[] = {
 	&ln_net_self,
-#ifndef LN_NET_NO_SHM
 	&ln_net_shm,
-#endif
 	&ln_net_tcp,
 };
 

@@ -1,0 +1,575 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The transport for peers of the same node.  What can be mapped is copied by
+ * the initiator alone (rma does that without coming here); other memory goes
+ * by CMA, or by the ring where CMA is forbidden.  Messages, and signals and
+ * atomics on words that are not mapped, are frames over the control
+ * connection, which is an abstract unix socket here.
+ *
+ *   up: both sides send control memory, directory and eventfd;
+ *       with all three of the peer's it is ready, and CMA is probed.
+ *
+ * A peer's mappings outlive the connection: rmems hold a reference, because
+ * their generation and their doorbell lie there.
+ */
+#include "net/shm.h"
+
+#include <errno.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <utlist.h>
+
+#include <lune/rma.h>
+
+#include "mem/alloc.h"
+
+/* ---- life -------------------------------------------------------------------- */
+
+static int shm_probe(struct ln_net *net, char *why, size_t cap)
+{
+	if (ln_mem_directory_fd(net->mem) >= 0)
+		return LUNE_OK;
+	snprintf(why, cap, "no memory can be shared: neither memfd_create nor "
+			   "files in /dev/shm are allowed");
+	return LUNE_ERR_UNSUPPORTED;
+}
+
+static bool mode_named(const char *list, const char *name)
+{
+	size_t n = strlen(name);
+
+	for (const char *p = list; *p; p += *p == ',') {
+		size_t len = strcspn(p, ",");
+
+		if (len == n && !strncmp(p, name, n))
+			return true;
+		p += len;
+	}
+	return false;
+}
+
+/* yama's ptrace_scope 1: a process must say who may read it. */
+static void allow_cma(void)
+{
+	FILE *f = fopen("/proc/sys/kernel/yama/ptrace_scope", "re");
+	int scope = 0;
+
+	if (!f)
+		return;
+	if (fscanf(f, "%d", &scope) == 1 && scope == 1)
+		prctl(PR_SET_PTRACER, PR_SET_PTRACER_ANY, 0, 0, 0);
+	fclose(f);
+}
+
+static int shm_on_ctl(struct ln_peer *p, const struct ln_frame *f,
+		      const void *body, int fd);
+static int shm_on_dir(struct ln_peer *p, const struct ln_frame *f,
+		      const void *body, int fd);
+static int shm_on_evfd(struct ln_peer *p, const struct ln_frame *f,
+		       const void *body, int fd);
+
+static int shm_open_net(struct ln_net *net, struct ln_card *card)
+{
+	struct shm_tp *tp = ln_calloc(1, sizeof(*tp));
+	void *p;
+	int rc;
+
+	(void)card;
+	if (!tp)
+		return LUNE_ERR_NOMEM;
+	rc = ln_alloc_shared("lune-control", sizeof(*tp->ctl), &tp->ctl_fd, &p);
+	if (rc) {
+		ln_free(tp);
+		return rc;
+	}
+	tp->ctl = p;
+	tp->ctl->magic = SHM_MAGIC;
+	tp->ctl->version = 1;
+	if (ln_random(&tp->ctl->cookie, sizeof(tp->ctl->cookie)))
+		tp->ctl->cookie = ln_now_ns();
+	for (int i = 0; i < SHM_LINES; i++)
+		tp->owners[i].pidfd = -1;
+	pthread_mutex_init(&tp->lock, NULL);
+	tp->net = net;
+	tp->allowed[SHM_MAP] = mode_named(net->conf->shm_modes, "map");
+	tp->allowed[SHM_CMA] = mode_named(net->conf->shm_modes, "cma");
+	tp->allowed[SHM_RING] = mode_named(net->conf->shm_modes, "ring");
+	if (tp->allowed[SHM_CMA])
+		allow_cma();
+	net->tp[LN_TP_SHM] = tp;
+	net->bell = &tp->ctl->bell;
+	ln_frame_register(net, SHM_FRAME_CTL, shm_on_ctl);
+	ln_frame_register(net, SHM_FRAME_DIR, shm_on_dir);
+	ln_frame_register(net, SHM_FRAME_EVFD, shm_on_evfd);
+	ln_frame_register(net, SHM_FRAME_FDREQ, shm_map_request);
+	ln_frame_register(net, SHM_FRAME_FDREP, shm_map_reply);
+	ln_frame_register(net, SHM_FRAME_RING, shm_ring_arrived);
+	return LUNE_OK;
+}
+
+static void shm_close_net(struct ln_net *net)
+{
+	struct shm_tp *tp = shm_of(net);
+
+	for (int i = 0; i < SHM_LINES; i++)
+		if (tp->owners[i].pidfd >= 0)
+			close(tp->owners[i].pidfd);
+	net->bell = &net->bell_own;
+	munmap(tp->ctl, sizeof(*tp->ctl));
+	close(tp->ctl_fd);
+	pthread_mutex_destroy(&tp->lock);
+	ln_free(tp);
+	net->tp[LN_TP_SHM] = NULL;
+}
+
+static bool shm_reaches(struct ln_net *net, const struct ln_card *card)
+{
+	return card->node[0] == net->card.node[0] &&
+	       card->node[1] == net->card.node[1] && *card->unix_name;
+}
+
+/* ---- peers --------------------------------------------------------------------- */
+
+void shm_peer_put(struct shm_tp *tp, struct shm_peer *sp)
+{
+	if (--sp->refs)
+		return;
+	shm_ring_free(tp, sp);
+	if (sp->ctl)
+		munmap(sp->ctl, sizeof(*sp->ctl));
+	if (sp->dir)
+		munmap(sp->dir, sizeof(*sp->dir));
+	if (sp->evfd >= 0)
+		close(sp->evfd);
+	ln_free(sp);
+}
+
+static int send_ours(struct shm_tp *tp, struct ln_peer *p, struct shm_peer *sp)
+{
+	struct ln_frame ctl = { .type = SHM_FRAME_CTL,
+				.a = (uint64_t)sp->their_line,
+				.b = (uintptr_t)&tp->ctl->cookie };
+	struct ln_frame dir = { .type = SHM_FRAME_DIR };
+	struct ln_frame evfd = { .type = SHM_FRAME_EVFD };
+	int rc;
+
+	rc = ln_link_send(p, &ctl, NULL, tp->ctl_fd);
+	if (!rc)
+		rc = ln_link_send(p, &dir, NULL,
+				  ln_mem_directory_fd(tp->net->mem));
+	if (!rc)
+		rc = ln_link_send(p, &evfd, NULL, tp->net->evfd);
+	return rc;
+}
+
+static int shm_up(struct ln_peer *p)
+{
+	struct shm_tp *tp = shm_of(p->net);
+	struct shm_peer *sp;
+
+	if (!ln_link_is_unix(p))
+		return LUNE_ERR_UNSUPPORTED;
+	if (shm_peer_of(p))
+		return LUNE_OK;
+	sp = ln_calloc(1, sizeof(*sp));
+	if (!sp)
+		return LUNE_ERR_NOMEM;
+	sp->peer = p;
+	sp->refs = 1;
+	sp->evfd = -1;
+	sp->pid = ln_link_pid(p);
+	pthread_mutex_lock(&tp->lock);
+	sp->their_line = shm_line_take(tp, sp);
+	if (sp->their_line >= 0) {
+		DL_APPEND(tp->peers, sp);
+		p->tp[LN_TP_SHM] = sp;
+	}
+	pthread_mutex_unlock(&tp->lock);
+	if (sp->their_line < 0) {
+		ln_free(sp);
+		return ln_error(LUNE_ERR_LIMIT, "%d peers of this node are "
+				"connected already", SHM_LINES);
+	}
+	return send_ours(tp, p, sp);
+}
+
+static void maps_drop(struct shm_tp *tp, struct shm_peer *sp)
+{
+	struct shm_map *m, *tmp;
+
+	(void)tp;
+	/* Those that rmems use go with them. */
+	DL_FOREACH_SAFE(sp->maps, m, tmp) {
+		if (m->refs)
+			continue;
+		DL_DELETE(sp->maps, m);
+		if (m->addr)
+			munmap(m->addr, m->bytes);
+		ln_free(m);
+	}
+}
+
+static void shm_down(struct ln_peer *p)
+{
+	struct shm_tp *tp = shm_of(p->net);
+	struct shm_peer *sp = shm_peer_of(p);
+
+	if (!sp)
+		return;
+	shm_ring_down(sp, p->death_code);
+	atomic_store(&p->bell, NULL);
+	pthread_mutex_lock(&tp->lock);
+	shm_line_drop(tp, sp);
+	maps_drop(tp, sp);
+	DL_DELETE(tp->peers, sp);
+	sp->peer = NULL;
+	p->tp[LN_TP_SHM] = NULL;
+	shm_peer_put(tp, sp);
+	pthread_mutex_unlock(&tp->lock);
+}
+
+/* All of `bytes` behind fd, or NULL. */
+static void *map_all(int fd, size_t bytes, int prot)
+{
+	struct stat st;
+	void *p;
+
+	if (fd < 0 || fstat(fd, &st) || (size_t)st.st_size < bytes)
+		return NULL;
+	p = mmap(NULL, bytes, prot, MAP_SHARED, fd, 0);
+	return p == MAP_FAILED ? NULL : p;
+}
+
+static void arrived(struct ln_peer *p, struct shm_peer *sp, unsigned bit)
+{
+	struct shm_tp *tp = shm_of(p->net);
+
+	sp->got |= bit;
+	if (sp->got != SHM_GOT_ALL)
+		return;
+	if (tp->allowed[SHM_CMA])
+		shm_cma_probe(tp, sp);
+	p->bell_fd = sp->evfd;
+	atomic_store_explicit(&p->bell, &sp->ctl->bell, memory_order_release);
+	ln_peer_pump(p);
+	ln_net_event(p->net);
+}
+
+static int bad_share(const char *what)
+{
+	return ln_error(LUNE_ERR_PROTO, "the peer's %s cannot be used", what);
+}
+
+static int shm_on_ctl(struct ln_peer *p, const struct ln_frame *f,
+		      const void *body, int fd)
+{
+	struct shm_peer *sp = shm_peer_of(p);
+	struct shm_ctl *c = map_all(fd, sizeof(*c), PROT_READ | PROT_WRITE);
+
+	(void)body;
+	if (fd >= 0)
+		close(fd);
+	if (!sp || sp->ctl || !c || c->magic != SHM_MAGIC ||
+	    c->version != 1 || f->a >= SHM_LINES) {
+		if (c)
+			munmap(c, sizeof(*c));
+		return bad_share("control memory");
+	}
+	sp->ctl = c;
+	sp->line = (int)f->a;
+	sp->cookie_addr = f->b;
+	arrived(p, sp, 1);
+	return LUNE_OK;
+}
+
+static int shm_on_dir(struct ln_peer *p, const struct ln_frame *f,
+		      const void *body, int fd)
+{
+	struct shm_peer *sp = shm_peer_of(p);
+	struct ln_directory *d = map_all(fd, sizeof(*d), PROT_READ);
+
+	(void)f;
+	(void)body;
+	if (fd >= 0)
+		close(fd);
+	if (!sp || sp->dir || !d) {
+		if (d)
+			munmap(d, sizeof(*d));
+		return bad_share("directory");
+	}
+	sp->dir = d;
+	arrived(p, sp, 2);
+	return LUNE_OK;
+}
+
+static int shm_on_evfd(struct ln_peer *p, const struct ln_frame *f,
+		       const void *body, int fd)
+{
+	struct shm_peer *sp = shm_peer_of(p);
+
+	(void)f;
+	(void)body;
+	if (!sp || sp->evfd >= 0 || fd < 0) {
+		if (fd >= 0)
+			close(fd);
+		return bad_share("eventfd");
+	}
+	sp->evfd = fd;
+	arrived(p, sp, 4);
+	return LUNE_OK;
+}
+
+/* ---- routes ---------------------------------------------------------------------- */
+
+struct shm_peer *shm_rmem_peer(const struct ln_rmem *r)
+{
+	if (r->mode == SHM_MAP)
+		return ((struct shm_map *)r->tp)->sp;
+	return r->tp;
+}
+
+static int import_unmapped(struct shm_tp *tp, struct shm_peer *sp,
+			   struct ln_rmem *r)
+{
+	int mode = SHM_NONE, rc = LUNE_OK;
+
+	if (tp->allowed[SHM_CMA] && atomic_load(&sp->cma)) {
+		mode = SHM_CMA;
+	} else if (tp->allowed[SHM_RING]) {
+		rc = shm_ring_open(sp);
+		mode = SHM_RING;
+	}
+	if (rc || mode == SHM_NONE)
+		return rc ? rc : LUNE_ERR_UNSUPPORTED;
+	pthread_mutex_lock(&tp->lock);
+	sp->refs++;
+	pthread_mutex_unlock(&tp->lock);
+	r->tp = sp;
+	r->gen = &sp->dir->gen[(uint32_t)r->key];
+	r->mode = mode;
+	return LUNE_OK;
+}
+
+static int shm_import(struct ln_rmem *r)
+{
+	struct shm_tp *tp = shm_of(r->peer->net);
+	struct shm_peer *sp = shm_peer_of(r->peer);
+	int rc;
+
+	if (!sp || (uint32_t)r->key >= LN_REGIONS_MAX)
+		return LUNE_ERR_UNSUPPORTED;
+	if (!atomic_load_explicit(&r->peer->bell, memory_order_acquire))
+		return LUNE_ERR_AGAIN;
+	if (r->shareable && tp->allowed[SHM_MAP]) {
+		rc = shm_map_import(sp, r);
+		if (rc != LUNE_ERR_UNSUPPORTED)
+			return rc;
+	}
+	return import_unmapped(tp, sp, r);
+}
+
+static void shm_forget(struct ln_rmem *r)
+{
+	struct shm_tp *tp = shm_of(r->peer->net);
+
+	pthread_mutex_lock(&tp->lock);
+	if (r->mode == SHM_MAP)
+		shm_map_forget(tp, r->tp);
+	else
+		shm_peer_put(tp, r->tp);
+	pthread_mutex_unlock(&tp->lock);
+	r->tp = NULL;
+}
+
+static void shm_route_text(const struct ln_rmem *r, char *out, size_t cap)
+{
+	static const char *const names[] = { "shm", "shm/map", "shm/cma",
+					     "shm/ring" };
+
+	snprintf(out, cap, "%s", names[r->mode]);
+}
+
+/* ---- operations --------------------------------------------------------------------- */
+
+static int stale(void)
+{
+	return ln_error(LUNE_ERR_STALE, "the region was released");
+}
+
+static bool current(const struct ln_rmem *r)
+{
+	return atomic_load_explicit(r->gen, memory_order_acquire) ==
+	       r->gen_want;
+}
+
+static int map_copy(struct ln_op *op, uint32_t i, uint64_t *bytes)
+{
+	struct ln_seg *s = &op->segs[i];
+	char *there = atomic_load(&s->rmem->map) + s->offset;
+
+	if (!current(s->rmem))
+		return stale();
+	if (s->bytes && op->kind == LN_OP_PUT)
+		memcpy(there, s->local, s->bytes);
+	else if (s->bytes)
+		memcpy(s->local, there, s->bytes);
+	atomic_thread_fence(memory_order_seq_cst);
+	if (!current(s->rmem))
+		return stale();
+	*bytes += s->bytes;
+	ln_count(op->peer->net->counters, map_bytes, s->bytes);
+	return LUNE_OK;
+}
+
+static int copy_all(struct ln_op *op, uint64_t *bytes, uint64_t *index)
+{
+	uint32_t i = 0;
+	int rc = LUNE_OK;
+
+	while (i < op->nsegs && !rc) {
+		if (op->segs[i].rmem->mode == SHM_MAP) {
+			rc = map_copy(op, i, bytes);
+			i += !rc;
+		} else {
+			rc = shm_cma_copy(op, &i, bytes);
+		}
+	}
+	*index = rc ? i : 0;
+	return rc;
+}
+
+/* A signal or an atomic on a mapped word. */
+static int word_run(struct ln_op *op)
+{
+	struct ln_rmem *r = op->sig_rmem;
+	char *addr = atomic_load(&r->map) + op->sig_offset;
+	struct ln_doorbell *bell;
+	uint64_t old;
+
+	if (!current(r))
+		return stale();
+	if (op->kind == LN_OP_ATOMIC) {
+		old = ln_word_atomic(addr, op->sig_how, op->sig_value,
+				     op->compare);
+		if (op->result)
+			*op->result = old;
+	} else {
+		ln_word_signal(addr, op->sig_how, op->sig_value);
+	}
+	if (!current(r))
+		return stale();
+	bell = atomic_load_explicit(&op->peer->bell, memory_order_acquire);
+	if (bell)
+		ln_doorbell_ring(bell, op->peer->bell_fd);
+	return LUNE_OK;
+}
+
+static bool is_ours(const struct ln_rmem *r)
+{
+	return atomic_load(&r->route) == &ln_net_shm;
+}
+
+/* How the segments can go: the worst mode among them; SHM_NONE: not by us. */
+static int data_mode(const struct ln_op *op)
+{
+	int worst = SHM_MAP;
+
+	for (uint32_t i = 0; i < op->nsegs; i++) {
+		const struct ln_rmem *r = op->segs[i].rmem;
+		int mode = is_ours(r) ? r->mode : SHM_NONE;
+
+		if (mode == SHM_NONE)
+			return SHM_NONE;
+		if (mode == SHM_CMA && !atomic_load(&shm_rmem_peer(r)->cma))
+			return SHM_NONE;
+		if (mode > worst)
+			worst = mode;
+	}
+	return worst;
+}
+
+static int run_here(struct ln_op *op, bool word_mapped)
+{
+	uint64_t bytes = 0, index = 0;
+	int rc = copy_all(op, &bytes, &index);
+
+	if (!rc && op->sig_rmem && !word_mapped) {
+		/* The data is there; a frame brings the signal. */
+		op->nsegs = 0;
+		return ln_wire_post(op);
+	}
+	if (!rc && op->sig_rmem)
+		rc = word_run(op);
+	ln_op_finish(op, rc, bytes, index);
+	return LUNE_OK;
+}
+
+static int shm_post(struct ln_op *op)
+{
+	bool word_mapped = op->sig_rmem && is_ours(op->sig_rmem) &&
+			   op->sig_rmem->mode == SHM_MAP;
+	struct shm_peer *sp;
+	int mode;
+
+	if (op->kind == LN_OP_MSG ||
+	    (op->kind == LN_OP_ATOMIC && !word_mapped))
+		return ln_wire_post(op);
+	if (op->kind == LN_OP_ATOMIC) {
+		ln_op_finish(op, word_run(op), 8, 0);
+		return LUNE_OK;
+	}
+	mode = op->nsegs || word_mapped ? data_mode(op) : SHM_NONE;
+	if (mode == SHM_NONE)
+		return ln_wire_post(op);
+	if (mode != SHM_RING)
+		return run_here(op, word_mapped);
+	for (uint32_t i = 0; i < op->nsegs; i++)
+		if (op->segs[i].rmem->mode == SHM_RING) {
+			sp = shm_rmem_peer(op->segs[i].rmem);
+			return shm_ring_post(sp, op);
+		}
+	return ln_wire_post(op);
+}
+
+static void shm_cancel(struct ln_op *op)
+{
+	struct shm_peer *sp = shm_peer_of(op->peer);
+
+	if (sp)
+		shm_ring_cancel(sp, op);
+}
+
+static int shm_progress(struct ln_net *net)
+{
+	struct shm_tp *tp = shm_of(net);
+	struct shm_peer *sp, *tmp;
+	int n = 0;
+
+	if (!atomic_load_explicit(&tp->rings, memory_order_relaxed))
+		return 0;
+	/* The list changes in the poller only, and we are the poller. */
+	DL_FOREACH_SAFE(tp->peers, sp, tmp)
+		n += shm_ring_progress(sp);
+	return n;
+}
+
+const struct ln_net_ops ln_net_shm = {
+	.name = "shm",
+	.index = LN_TP_SHM,
+	.probe = shm_probe,
+	.open = shm_open_net,
+	.close = shm_close_net,
+	.reaches = shm_reaches,
+	.up = shm_up,
+	.down = shm_down,
+	.import = shm_import,
+	.forget = shm_forget,
+	.post = shm_post,
+	.cancel = shm_cancel,
+	.progress = shm_progress,
+	.fence = shm_cma_fence,
+	.route_text = shm_route_text,
+};
