@@ -21,21 +21,29 @@
 
 #include "topo/internal.h"
 
+/*
+ * The entry of an interface, made if it is new.  An IPv4 address may come with
+ * a label ("eth0:1") in place of the name, which itself never has a colon.
+ */
 static struct ln_topo_nic *find_or_add(struct ln_topo *topo,
 				       const struct ifaddrs *i)
 {
+	size_t n = strcspn(i->ifa_name, ":");
 	struct ln_topo_nic *nic;
 
-	for (int k = 0; k < topo->nnics; k++)
-		if (!strcmp(topo->nics[k].name, i->ifa_name))
-			return &topo->nics[k];
+	for (int k = 0; k < topo->nnics; k++) {
+		nic = &topo->nics[k];
+		if (strlen(nic->name) == n &&
+		    !strncmp(nic->name, i->ifa_name, n))
+			return nic;
+	}
 	if (topo->nnics == LN_TOPO_NICS_MAX) {
 		ln_debug("more than %d network interfaces: %s is left out",
 			 LN_TOPO_NICS_MAX, i->ifa_name);
 		return NULL;
 	}
 	nic = &topo->nics[topo->nnics++];
-	snprintf(nic->name, sizeof(nic->name), "%s", i->ifa_name);
+	snprintf(nic->name, sizeof(nic->name), "%.*s", (int)n, i->ifa_name);
 	nic->numa = nic->distance = -1;
 	nic->loopback = i->ifa_flags & IFF_LOOPBACK;
 	nic->up = (i->ifa_flags & IFF_UP) && (i->ifa_flags & IFF_RUNNING);

@@ -20,7 +20,7 @@
 struct view {
 	uint64_t node[2];
 	bool reaches;
-	int up, nnics;
+	int up, nnics, naddrs;
 	char first[32];
 };
 
@@ -55,16 +55,27 @@ static void look(const char *node, struct view *v)
 	v->nnics = t.nnics;
 	for (int i = 0; i < t.nnics; i++)
 		v->up += t.nics[i].up;
+	v->naddrs = t.nics[0].naddrs;
 	memcpy(v->first, t.nics[0].name, sizeof(v->first));
 }
 
+/* Up, and with more addresses, labelled lo:1 and so on, than topo keeps. */
 static void raise_loopback(void)
 {
 	struct ifreq r = { .ifr_name = "lo", .ifr_flags = IFF_UP };
+	struct sockaddr_in *a = (void *)&r.ifr_addr;
 	int fd = socket(AF_INET, SOCK_DGRAM, 0);
 
 	if (ioctl(fd, SIOCSIFFLAGS, &r))
 		_exit(4);
+	for (int i = 1; i <= 2 * LN_TOPO_ADDRS_MAX; i++) {
+		snprintf(r.ifr_name, sizeof(r.ifr_name), "lo:%d", i);
+		memset(a, 0, sizeof(*a));
+		a->sin_family = AF_INET;
+		a->sin_addr.s_addr = htonl(0x7f000100u + (unsigned)i);
+		if (ioctl(fd, SIOCSIFADDR, &r))
+			_exit(4);
+	}
 	close(fd);
 }
 
@@ -138,6 +149,7 @@ static void interfaces_are_those_of_our_namespace(void **state)
 	assert_true(look_from(CLONE_NEWNET, "", &there));
 	assert_string_equal(there.first, "lo");
 	assert_int_equal(there.up, 1);
+	assert_int_equal(there.naddrs, LN_TOPO_ADDRS_MAX);
 }
 
 int main(void)
