@@ -6,9 +6,11 @@ static int get_posted(const struct ln_seg *seg, const struct lune_op *op)
 {
 	struct ln_post how = {
 		.r = ln_rmem_of(seg->rmem), .kind = LN_OP_GET,
-		.nsegs = seg->bytes ? 1 : 0, .op = op,
+		.nsegs = 1, .op = op,
 	};
 
+	if (!seg->bytes)
+		return ln_post_nothing(how.r->ctx, op);
 	return ln_post_one(&how, seg);
 }
 

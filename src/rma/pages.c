@@ -409,6 +409,8 @@ static int run_posted(const struct transfer *t)
 	struct ln_rmem *sig;
 	int rc;
 
+	if (!how.nsegs && t->kind == LN_OP_GET)
+		return ln_post_nothing(t->remote->ctx, t->op);
 	rc = ln_post_take(&how, &req);
 	if (rc)
 		return rc;

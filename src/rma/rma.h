@@ -235,6 +235,8 @@ struct ln_post {
 };
 int ln_post_take(const struct ln_post *how, struct lune_req **out);
 int ln_post_start(struct lune_req *req, const struct lune_op *op);
+/* Report an operation that has nothing to do (a get of no bytes). */
+int ln_post_nothing(lune_ctx *ctx, const struct lune_op *op);
 /* A put or get of one piece. */
 int ln_post_one(const struct ln_post *how, const struct ln_seg *seg);
 
