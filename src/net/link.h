@@ -19,7 +19,7 @@ void ln_futex_wait(_Atomic uint32_t *word, uint32_t seen, uint64_t deadline);
 #define LN_OUT_FILL (64 * 1024)		/* small frames gathered per send */
 #define LN_OUT_MAX (8 * 1024 * 1024)	/* replies to a peer that sends only */
 #define LN_COPY_MAX 8192		/* payload that is copied to gather */
-#define LN_FDS_MAX 16
+#define LN_FDS_MAX 64
 #define LN_IOV_MAX (LN_DESCS_MAX + 1)
 #define LN_HEAD_MAX (LN_FRAME_BYTES + LN_DESCS_MAX * LN_DESC_BYTES + \
 		     LN_SIGNAL_BYTES)

@@ -159,9 +159,13 @@ static int frames_do(struct ln_stream *s)
 	return rc;
 }
 
-/* Descriptors that came along wait for the frames that own them. */
+/*
+ * Descriptors that came along wait for the frames that own them.  Of strangers
+ * none is kept; a proven peer's first ones may come in the read of its READY.
+ */
 static void take_fds(struct ln_stream *s, struct msghdr *m)
 {
+	bool proven = s->peer || (s->conn && s->conn->peer);
 	struct cmsghdr *c;
 
 	for (c = CMSG_FIRSTHDR(m); c; c = CMSG_NXTHDR(m, c)) {
@@ -175,7 +179,7 @@ static void take_fds(struct ln_stream *s, struct msghdr *m)
 
 			memcpy(&fd, CMSG_DATA(c) + i * sizeof(int),
 			       sizeof(fd));
-			if (s->peer && s->in_nfds < LN_FDS_MAX)
+			if (proven && s->in_nfds < LN_FDS_MAX)
 				s->in_fds[s->in_nfds++] = fd;
 			else
 				close(fd);

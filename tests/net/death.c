@@ -16,7 +16,7 @@ struct told {
 };
 
 struct how {
-	const char *transports;
+	const char *transports, *modes;
 	int streams;
 	bool stop, leave, fork;
 };
@@ -145,6 +145,7 @@ static int body(int rank, int n, void *arg)
 {
 	const struct how *how = arg;
 	struct node_opts o = { .transports = how->transports,
+			       .modes = how->modes,
 			       .streams = how->streams,
 			       .heartbeat_ms = 100,
 			       .peer_timeout_ms = 1000 };
@@ -170,20 +171,22 @@ static void a_killed_peer_ends_every_op_over_tcp(void **state)
 static void a_killed_peer_ends_every_op_over_unix(void **state)
 {
 	(void)state;
-	run(&(struct how){ .transports = "self,shm" });
+	run(&(struct how){ .transports = "self,shm", .modes = "" });
 }
 
 static void a_killed_peer_with_a_child_that_holds_the_socket(void **state)
 {
 	(void)state;
-	run(&(struct how){ .transports = "self,shm", .fork = true });
+	run(&(struct how){ .transports = "self,shm", .modes = "",
+			   .fork = true });
 }
 
 static void a_stopped_peer_is_given_up_by_its_silence(void **state)
 {
 	(void)state;
 	run(&(struct how){ .transports = "self,tcp", .stop = true });
-	run(&(struct how){ .transports = "self,shm", .stop = true });
+	run(&(struct how){ .transports = "self,shm", .modes = "",
+			   .stop = true });
 }
 
 static void a_peer_that_leaves_is_not_counted_as_lost(void **state)

@@ -39,6 +39,9 @@ void node_open(struct node *n, const struct node_opts *o)
 	n->transports = n->conf.transports;
 	n->conf.transports = (char *)(o->transports ? o->transports
 						    : "self,tcp");
+	n->modes = n->conf.shm_modes;
+	if (o->modes)
+		n->conf.shm_modes = (char *)o->modes;
 	n->conf.tcp_streams = o->streams;
 	if (o->slice)
 		n->conf.tcp_slice = o->slice;
@@ -67,6 +70,7 @@ void node_close(struct node *n)
 	ln_net_close(n->net, ln_now_ns() + 1000000000u);
 	ln_mem_table_close(n->mem);
 	n->conf.transports = n->transports;
+	n->conf.shm_modes = n->modes;
 	ln_config_fini(&n->conf);
 }
 

@@ -14,6 +14,7 @@
 
 struct node_opts {
 	const char *transports; /* NULL: "self,tcp" */
+	const char *modes; /* of shm; NULL: all, "": frames over unix */
 	int streams, heartbeat_ms, peer_timeout_ms, connect_timeout_ms;
 	size_t slice;
 	bool manual;
@@ -29,7 +30,7 @@ struct node {
 	struct ln_mem_table *mem;
 	struct ln_net *net;
 	struct ln_card card; /* as others shall see it */
-	char *transports;
+	char *transports, *modes;
 };
 
 void node_open(struct node *n, const struct node_opts *o);
