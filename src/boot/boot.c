@@ -12,7 +12,7 @@
 #include "boot/internal.h"
 
 static const struct ln_boot_ops *const tables[] = {
-	&ln_self_ops, &ln_tcp_ops, &ln_pmix_ops,
+	&ln_self_ops, &ln_tcp_ops, &ln_torch_ops, &ln_pmix_ops,
 #ifdef LN_BOOT_HAVE_META
 	&ln_etcd_ops, &ln_elastic_ops,
 #endif

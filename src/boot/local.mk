@@ -16,6 +16,9 @@ noinst_LTLIBRARIES += %D%/libboot.la
 	%D%/tcp_rules.c \
 	%D%/tcp_server.c \
 	%D%/tcp_server.h \
+	%D%/tcpstore.c \
+	%D%/tcpstore.h \
+	%D%/torch.c \
 	%D%/url.c
 %C%_libboot_la_CFLAGS = $(AM_CFLAGS) $(PMIX_CFLAGS)
 %C%_libboot_la_LIBADD = $(PMIX_LIBS)
