@@ -405,13 +405,44 @@ static bool current(const struct ln_rmem *r)
 	       r->gen_want;
 }
 
+/* The target cannot check what is done to its memory here: we do. */
+static int check(const struct ln_rmem *r, uint64_t offset, uint64_t bytes,
+		 uint32_t rights)
+{
+	if (!current(r))
+		return stale();
+	if ((r->rights & rights) != rights)
+		return ln_error(LUNE_ERR_ACCESS,
+				"the ticket grants rights %x, %x are needed",
+				r->rights, rights);
+	if (offset > r->bytes || bytes > r->bytes - offset)
+		return ln_error(LUNE_ERR_BOUNDS,
+				"offset %llu + %llu bytes in a region of %llu",
+				(unsigned long long)offset,
+				(unsigned long long)bytes,
+				(unsigned long long)r->bytes);
+	return LUNE_OK;
+}
+
+/* Segments that are good, up to the first that is not (its code). */
+static uint32_t check_all(const struct ln_op *op, int *code)
+{
+	uint32_t rights = op->kind == LN_OP_PUT ? LUNE_MEM_WRITE :
+						  LUNE_MEM_READ;
+	uint32_t i;
+
+	*code = LUNE_OK;
+	for (i = 0; i < op->nsegs && !*code; i++)
+		*code = check(op->segs[i].rmem, op->segs[i].offset,
+			      op->segs[i].bytes, rights);
+	return *code ? i - 1 : i;
+}
+
 static int map_copy(struct ln_op *op, uint32_t i, uint64_t *bytes)
 {
 	struct ln_seg *s = &op->segs[i];
 	char *there = atomic_load(&s->rmem->map) + s->offset;
 
-	if (!current(s->rmem))
-		return stale();
 	if (s->bytes && op->kind == LN_OP_PUT)
 		memcpy(there, s->local, s->bytes);
 	else if (s->bytes)
@@ -426,10 +457,12 @@ static int map_copy(struct ln_op *op, uint32_t i, uint64_t *bytes)
 
 static int copy_all(struct ln_op *op, uint64_t *bytes, uint64_t *index)
 {
-	uint32_t i = 0;
-	int rc = LUNE_OK;
+	uint32_t i = 0, good, all = op->nsegs;
+	int bad, rc = LUNE_OK;
 
-	while (i < op->nsegs && !rc) {
+	good = check_all(op, &bad);
+	op->nsegs = good;
+	while (i < good && !rc) {
 		if (op->segs[i].rmem->mode == SHM_MAP) {
 			rc = map_copy(op, i, bytes);
 			i += !rc;
@@ -437,6 +470,9 @@ static int copy_all(struct ln_op *op, uint64_t *bytes, uint64_t *index)
 			rc = shm_cma_copy(op, &i, bytes);
 		}
 	}
+	op->nsegs = all;
+	if (!rc)
+		rc = bad;
 	*index = rc ? i : 0;
 	return rc;
 }
@@ -448,9 +484,12 @@ static int word_run(struct ln_op *op)
 	char *addr = atomic_load(&r->map) + op->sig_offset;
 	struct ln_doorbell *bell;
 	uint64_t old;
+	int rc = check(r, op->sig_offset, 8, LUNE_MEM_ATOMIC);
 
-	if (!current(r))
-		return stale();
+	if (rc)
+		return rc;
+	if ((uintptr_t)addr % 8)
+		return ln_error(LUNE_ERR_INVAL, "the word is not aligned");
 	if (op->kind == LN_OP_ATOMIC) {
 		old = ln_word_atomic(addr, op->sig_how, op->sig_value,
 				     op->compare);

@@ -138,8 +138,9 @@ static void reap_one(struct shm_ring *g, struct ln_op **finished)
 		op->code = t->code;
 		op->index = g->owner_seg[i];
 	}
-	if (!t->code) {
-		if (!(t->flags & SLOT_PUT) && t->bytes && !op->code)
+	/* What is behind the first failure does not count. */
+	if (!op->code) {
+		if (!(t->flags & SLOT_PUT) && t->bytes)
 			memcpy(op->segs[g->owner_seg[i]].local +
 				       g->owner_at[i],
 			       g->mem->data[i], t->bytes);
