@@ -18,6 +18,8 @@
  *  3. Per sender the queue keeps the order of arrival, which net keeps.
  * Locks: state->lock is a leaf; nothing is posted under it.
  */
+#include <pthread.h>
+
 #include <lune/notify.h>
 
 #include "rma/rma.h"

@@ -18,8 +18,6 @@
 #ifndef LN_RMA_H
 #define LN_RMA_H
 
-#include <pthread.h>
-
 #include <lune/rma.h>
 
 #include "rt/rt.h"
@@ -40,7 +38,7 @@ struct lune_rmem {
 	struct ln_rmem net;
 	lune_ctx *ctx;
 	bool self;	      /* of this very context */
-	pthread_mutex_t lock; /* one thread resolves the route; leaf */
+	_Atomic bool resolving; /* one thread finds the route */
 	/* The owner's, and one per operation or shape that uses it. */
 	_Alignas(LN_CACHELINE) _Atomic int refs;
 	struct ln_tally tally[2]; /* by enum ln_rma_way */
@@ -128,7 +126,8 @@ int ln_path_open_cold(struct ln_path *p, lune_rmem *r);
 
 static inline bool ln_path_current(const lune_rmem *r)
 {
-	return atomic_load_explicit(r->net.gen, memory_order_relaxed) ==
+	/* Acquire: no byte is read before the generation was. */
+	return atomic_load_explicit(r->net.gen, memory_order_acquire) ==
 	       r->net.gen_want;
 }
 
@@ -150,8 +149,6 @@ static inline int ln_path_open(struct ln_path *p, lune_rmem *r,
 		return ln_rmem_dead(r);
 	if (__builtin_expect(!ln_path_current(r), 0))
 		return ln_rmem_stale(r);
-	/* No byte is read before the generation was. */
-	atomic_thread_fence(memory_order_acquire);
 	return LUNE_OK;
 }
 

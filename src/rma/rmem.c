@@ -7,9 +7,6 @@
  * first use (ln_rmem_settle); the owner's memory, once mapped, stays mapped as
  * long as the rmem lives, even when the owner is gone.
  */
-#include <errno.h>
-#include <time.h>
-
 #include "rma/rma.h"
 
 lune_rmem *ln_rmem_ref(lune_rmem *r)
@@ -24,7 +21,6 @@ void ln_rmem_unref(lune_rmem *r)
 		return;
 	ln_rmem_fold(r);
 	ln_rmem_fini(&r->net);
-	pthread_mutex_destroy(&r->lock);
 	ln_free(r);
 }
 
@@ -52,7 +48,6 @@ int lune_rmem_attach(lune_ctx *ctx, const void *ticket, size_t bytes,
 	r->ctx = ctx;
 	r->self = ln_uuid_equal(&r->net.peer->card.uuid,
 				&ln_net_card(ctx->net)->uuid);
-	pthread_mutex_init(&r->lock, NULL);
 	atomic_store(&r->refs, 1);
 	atomic_fetch_add(&ctx->objects, 1);
 	*out = r;
@@ -84,34 +79,29 @@ static bool settled(const lune_rmem *r)
 					       memory_order_acquire);
 }
 
-static int lock_until(pthread_mutex_t *m, uint64_t deadline)
+static bool free_or_settled(void *arg)
 {
-	struct timespec ts = { (time_t)(deadline / 1000000000),
-			       (long)(deadline % 1000000000) };
-	int rc;
+	lune_rmem *r = arg;
 
-	if (deadline == LN_NEVER)
-		rc = pthread_mutex_lock(m);
-	else
-		rc = pthread_mutex_clocklock(m, CLOCK_MONOTONIC, &ts);
-	if (rc == ETIMEDOUT)
-		return ln_error(LUNE_ERR_TIMEOUT,
-				"another thread still connects to that peer");
-	return LUNE_OK;
+	return !atomic_load(&r->resolving) || settled(r);
 }
 
+/* One thread resolves; the others wait for it, no longer than they may. */
 static int resolve(lune_rmem *r, uint64_t deadline)
 {
-	int rc;
+	int rc = LUNE_OK;
 
-	if (settled(r))
-		return LUNE_OK;
-	rc = lock_until(&r->lock, deadline);
-	if (rc)
-		return rc;
-	if (!settled(r))
-		rc = ln_rmem_resolve(&r->net, deadline);
-	pthread_mutex_unlock(&r->lock);
+	while (!rc && !settled(r)) {
+		if (atomic_exchange(&r->resolving, true)) {
+			rc = ln_net_wait(r->ctx->net, free_or_settled, r,
+					 deadline);
+			continue;
+		}
+		if (!settled(r))
+			rc = ln_rmem_resolve(&r->net, deadline);
+		atomic_store(&r->resolving, false);
+		ln_net_event(r->ctx->net);
+	}
 	return rc;
 }
 
