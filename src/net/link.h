@@ -71,6 +71,7 @@ struct ln_stream {
 
 	/* Send side: peer's lock once proven, else the poller. */
 	bool broken, want_out, connecting;
+	char why[48]; /* it is broken */
 	uint8_t *out;
 	size_t out_at, out_len, out_cap;
 	uint64_t out_pos;	/* of out[out_at] in all ever queued */
@@ -104,6 +105,8 @@ int ln_stream_queue_fd(struct ln_stream *s, const struct ln_frame *f,
  * takes it; the rest goes on with EPOLLOUT.  Send side's lock held.
  */
 void ln_stream_flush(struct ln_stream *s);
+/* The poller will bury it; send side's lock held. */
+void ln_stream_break(struct ln_stream *s, const char *why);
 /* Bytes queued. */
 static inline size_t ln_stream_queued(const struct ln_stream *s)
 {

@@ -301,9 +301,10 @@ static void want_out(struct ln_stream *s, bool want)
 			  EPOLLIN | (want ? (uint32_t)EPOLLOUT : 0));
 }
 
-static void stream_break(struct ln_stream *s)
+void ln_stream_break(struct ln_stream *s, const char *why)
 {
 	s->broken = true;
+	snprintf(s->why, sizeof(s->why), "%s", why);
 	shutdown(s->watch.fd, SHUT_RDWR);
 	if (s->want_out)
 		want_out(s, false);
@@ -327,8 +328,7 @@ void ln_stream_flush(struct ln_stream *s)
 			all += v[i].iov_len;
 		sent = send_some(s, v, n);
 		if (sent < 0 && errno != EAGAIN && errno != EWOULDBLOCK) {
-			ln_debug("send: %m");
-			stream_break(s);
+			ln_stream_break(s, strerror(errno));
 			return;
 		}
 		if (sent > 0)

@@ -249,6 +249,22 @@ static ssize_t receive(struct ln_stream *s, struct iovec *v, int n)
 	return got;
 }
 
+/* By the other side, or by us because sending failed. */
+static int closed(struct ln_stream *s)
+{
+	char why[sizeof(s->why)] = "";
+
+	if (s->peer) {
+		pthread_mutex_lock(&s->peer->lock);
+		if (s->broken)
+			memcpy(why, s->why, sizeof(why));
+		pthread_mutex_unlock(&s->peer->lock);
+	}
+	if (why[0])
+		return ln_error(LUNE_ERR_PEER, "sending failed: %s", why);
+	return ln_error(LUNE_ERR_PEER, "it closed the connection");
+}
+
 static int read_once(struct ln_stream *s, bool *more)
 {
 	struct iovec v[LN_IOV_MAX + 2];
@@ -267,7 +283,7 @@ static int read_once(struct ln_stream *s, bool *more)
 	if (got < 0)
 		return ln_error_errno(LUNE_ERR_PEER, "receiving");
 	if (got == 0)
-		return ln_error(LUNE_ERR_PEER, "it closed the connection");
+		return closed(s);
 	*more = (size_t)got == asked;
 	if (s->peer)
 		s->peer->link->heard = true;

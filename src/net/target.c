@@ -296,7 +296,7 @@ static void job_end(struct ln_peer_link *l, struct ln_job *j)
 
 	f.index = (uint32_t)j->fail_index;
 	if (ln_stream_queue(l->streams[0], &f, NULL, 0))
-		shutdown(l->streams[0]->watch.fd, SHUT_RDWR);
+		ln_stream_break(l->streams[0], "it takes no answers");
 	l->must_flush = true;
 	LL_PREPEND(l->job_free, j);
 }
@@ -400,8 +400,7 @@ bool ln_job_next(struct ln_stream *s)
 	k->job = j;
 	ln_count(s->net->counters, tcp_sent_bytes, f.bytes);
 	if (f.bytes && ln_wire_piece_go(s, &f, 0)) {
-		shutdown(s->watch.fd, SHUT_RDWR);
-		s->broken = true;
+		ln_stream_break(s, "no memory");
 	}
 	if (!k->busy) {
 		k->job = NULL;

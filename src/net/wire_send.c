@@ -127,8 +127,7 @@ bool ln_wire_put_next(struct ln_stream *s)
 	ln_count(s->net->counters, tcp_sent_bytes, f.bytes);
 	if (ln_wire_piece_go(s, &f, meta)) {
 		/* Half a put cannot be taken back: give the peer up. */
-		shutdown(s->watch.fd, SHUT_RDWR);
-		s->broken = true;
+		ln_stream_break(s, "no memory");
 		return false;
 	}
 	if (!k->busy) {

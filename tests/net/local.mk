@@ -5,6 +5,15 @@ net_tests =
 net_tests += %D%/wire
 %C%_wire_SOURCES = %D%/wire.c $(net_duo)
 %C%_wire_LDADD = $(TEST_LIBS) $(NET_LIBS)
+net_tests += %D%/death
+%C%_death_SOURCES = %D%/death.c $(net_duo)
+%C%_death_LDADD = $(TEST_LIBS) $(NET_LIBS)
+net_tests += %D%/hello
+%C%_hello_SOURCES = %D%/hello.c $(net_duo)
+%C%_hello_LDADD = $(TEST_LIBS) $(NET_LIBS)
+net_tests += %D%/more
+%C%_more_SOURCES = %D%/more.c $(net_duo)
+%C%_more_LDADD = $(TEST_LIBS) $(NET_LIBS)
 check_PROGRAMS += $(net_tests)
 TESTS += $(net_tests)
 endif

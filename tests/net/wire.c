@@ -267,7 +267,31 @@ static void four_streams_carry_everything(void **state)
 
 static void a_unix_control_connection_carries_everything(void **state)
 {
-	struct node_opts o = { .transports = "self,shm" };
+	struct node_opts o = { .transports = "self,shm", .modes = "" };
+
+	(void)state;
+	suite(&o);
+}
+
+static void memory_is_mapped(void **state)
+{
+	struct node_opts o = { .transports = "self,shm", .modes = "map" };
+
+	(void)state;
+	suite(&o);
+}
+
+static void memory_is_reached_by_cma(void **state)
+{
+	struct node_opts o = { .transports = "self,shm", .modes = "cma" };
+
+	(void)state;
+	suite(&o);
+}
+
+static void memory_is_reached_by_the_ring(void **state)
+{
+	struct node_opts o = { .transports = "self,shm", .modes = "ring" };
 
 	(void)state;
 	suite(&o);
@@ -289,6 +313,9 @@ int main(void)
 		cmocka_unit_test(tcp_v6_carries_everything),
 		cmocka_unit_test(four_streams_carry_everything),
 		cmocka_unit_test(a_unix_control_connection_carries_everything),
+		cmocka_unit_test(memory_is_mapped),
+		cmocka_unit_test(memory_is_reached_by_cma),
+		cmocka_unit_test(memory_is_reached_by_the_ring),
 		cmocka_unit_test(manual_progress_carries_everything),
 	};
 
