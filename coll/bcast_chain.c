@@ -1,0 +1,279 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Large broadcast: a chain, cut into blocks, straight into the destination.
+ *
+ *   root ==put==> second ==put==> third ...     block b is passed on as soon
+ *   <--tickets--  <--tickets--                  as it is here
+ *
+ * Each rank but the root registers its buffer for the time of the call, and
+ * sends the tickets of the buffer and of its word of arrived blocks to the one
+ * before it.  That one puts block after block, each adding 1 to the word.
+ *
+ * The chain begins with the root and is sorted by node, so that each node
+ * boundary is crossed once.  Time (B + n - 2)(alpha + beta m / B) for B blocks.
+ */
+#include "coll/coll.h"
+
+#define BLOCK_BYTES (512u << 10)
+#define IN_FLIGHT 4
+#define TICKET_ROOM 1024
+
+/* comm->coll: made with the first large broadcast, kept. */
+struct state {
+	lune_mem *words; /* one word: blocks that have arrived, ever */
+};
+
+struct offer { /* from a rank to the one before it in the chain */
+	uint32_t buf_bytes, word_bytes;
+	uint8_t buf[TICKET_ROOM], word[TICKET_ROOM];
+};
+
+struct chain {
+	struct ln_coll *c;
+	const struct ln_bcast *b;
+	int prev, next; /* ranks; -1: none */
+	lune_mem *mem;
+	lune_rmem *there, *word;
+	uint64_t base;	/* our word when we made the offer */
+	uint64_t blocks, sent;
+	lune_req *reqs[IN_FLIGHT];
+};
+
+static int left_ms(const struct ln_coll *c)
+{
+	int ms = ln_deadline_left_ms(c->deadline);
+
+	return ms < 0 ? LUNE_FOREVER : ms;
+}
+
+/* ---- the order ------------------------------------------------------------- */
+
+static bool same_node(lune_comm *comm, int a, int b)
+{
+	const struct ln_peer *x = ln_comm_peer(comm, a);
+	const struct ln_peer *y = ln_comm_peer(comm, b);
+
+	return x && y && x->card.node[0] == y->card.node[0] &&
+	       x->card.node[1] == y->card.node[1];
+}
+
+/* Find our neighbours: visit node after node, beginning with the root's. */
+static int chain_order(struct chain *h)
+{
+	lune_comm *comm = h->c->comm;
+	int n = lune_comm_size(comm), last = -1;
+	bool *seen = ln_calloc((size_t)n, sizeof(*seen));
+
+	if (!seen)
+		return LUNE_ERR_NOMEM;
+	h->prev = h->next = -1;
+	for (int i = 0; i < n; i++) {
+		int head = (h->b->root + i) % n;
+
+		/* A node is visited whole when its first rank is met. */
+		for (int j = 0; !seen[head] || j; j++) {
+			int r = (head + j) % n;
+
+			if (j == n)
+				break;
+			if (seen[r] || !same_node(comm, head, r))
+				continue;
+			seen[r] = true;
+			if (r == comm->rank)
+				h->prev = last;
+			if (last == comm->rank)
+				h->next = r;
+			last = r;
+		}
+	}
+	ln_free(seen);
+	return LUNE_OK;
+}
+
+/* ---- offers ---------------------------------------------------------------- */
+
+static int state_of(lune_comm *comm, struct state **out)
+{
+	struct state *s = comm->coll;
+	int rc;
+
+	if (!s) {
+		s = ln_calloc(1, sizeof(*s));
+		if (!s)
+			return LUNE_ERR_NOMEM;
+		rc = lune_mem_alloc(comm->ctx, 4096, NULL, &s->words);
+		if (rc) {
+			ln_free(s);
+			return rc;
+		}
+		comm->coll = s;
+	}
+	*out = s;
+	return LUNE_OK;
+}
+
+static void coll_comm_close(lune_comm *comm)
+{
+	struct state *s = comm->coll;
+
+	if (!s)
+		return;
+	comm->coll = NULL;
+	if (lune_mem_release(s->words, LUNE_TIMEOUT_DEFAULT))
+		ln_warn("a communicator closes: %s", lune_last_error());
+	ln_free(s);
+}
+
+const struct ln_layer ln_layer_coll = { .comm_close = coll_comm_close };
+
+static int make_offer(struct chain *h)
+{
+	lune_comm *comm = h->c->comm;
+	struct ln_tag tag = { h->c->seq, h->c->sig, 1 };
+	struct offer o;
+	struct state *s;
+	size_t n, m;
+	int rc;
+
+	rc = state_of(comm, &s);
+	if (!rc)
+		rc = lune_mem_register(comm->ctx, h->b->buf, h->b->bytes, NULL,
+				       &h->mem);
+	if (rc)
+		return rc;
+	h->base = lune_signal_read(s->words, 0);
+	memset(&o, 0, sizeof(o));
+	rc = lune_mem_ticket(h->mem, o.buf, sizeof(o.buf), &n);
+	if (!rc)
+		rc = lune_mem_ticket(s->words, o.word, sizeof(o.word), &m);
+	if (rc)
+		return rc;
+	o.buf_bytes = (uint32_t)n;
+	o.word_bytes = (uint32_t)m;
+	return ln_inbox_send(comm, h->prev, &tag, &o, sizeof(o));
+}
+
+static int take_offer(struct chain *h)
+{
+	struct offer o;
+	struct ln_recv r = { .tag = { h->c->seq, h->c->sig, 1 },
+			     .from = h->next, .buf = &o, .cap = sizeof(o) };
+	lune_ctx *ctx = h->c->comm->ctx;
+	int rc = ln_inbox_recv(h->c->comm, &r, h->c->deadline);
+
+	if (rc)
+		return rc;
+	if (r.bytes != sizeof(o) || o.buf_bytes > sizeof(o.buf) ||
+	    o.word_bytes > sizeof(o.word))
+		return ln_error(LUNE_ERR_PROTO, "a broadcast's offer");
+	rc = lune_rmem_attach(ctx, o.buf, o.buf_bytes, &h->there);
+	if (!rc)
+		rc = lune_rmem_attach(ctx, o.word, o.word_bytes, &h->word);
+	return rc;
+}
+
+/* ---- blocks ----------------------------------------------------------------- */
+
+struct arrival {
+	const lune_mem *words;
+	uint64_t value;
+};
+
+static bool arrived(void *arg)
+{
+	const struct arrival *a = arg;
+
+	return lune_signal_read(a->words, 0) >= a->value;
+}
+
+static int await_block(struct chain *h, uint64_t block)
+{
+	lune_comm *comm = h->c->comm;
+	struct state *s = comm->coll;
+	struct arrival a = { s->words, h->base + block + 1 };
+	struct ln_wait w = { .comm = comm, .rank = h->prev, .ready = arrived,
+			     .arg = &a };
+	int rc;
+
+	if (arrived(&a))
+		return LUNE_OK;
+	rc = ln_failure_wait(&w, h->c->deadline);
+	if (rc || arrived(&a))
+		return rc;
+	if (atomic_load(&comm->broken))
+		return ln_failure_broken(comm);
+	return ln_error(LUNE_ERR_PEER, "rank %d, which passes the broadcast "
+			"on to us, is gone", h->prev);
+}
+
+static int pass_block(struct chain *h, uint64_t block)
+{
+	uint64_t at = block * BLOCK_BYTES;
+	uint64_t n = ln_min((uint64_t)BLOCK_BYTES, h->b->bytes - at);
+	lune_req **req = &h->reqs[block % IN_FLIGHT];
+	struct lune_op op = {
+		.req = req,
+		.signal = { .rmem = h->word, .value = 1,
+			    .how = LUNE_SIGNAL_ADD },
+	};
+	int rc = lune_req_wait(req, left_ms(h->c), NULL);
+
+	return rc ? rc : lune_put(h->there, at, h->b->buf + at, n, &op);
+}
+
+static int chain_blocks(struct chain *h)
+{
+	int rc = LUNE_OK;
+
+	for (uint64_t i = 0; i < h->blocks && !rc; i++) {
+		if (h->prev >= 0)
+			rc = await_block(h, i);
+		if (!rc && h->next >= 0)
+			rc = pass_block(h, i);
+	}
+	for (int i = 0; i < IN_FLIGHT && !rc; i++)
+		rc = lune_req_wait(&h->reqs[i], left_ms(h->c), NULL);
+	return rc;
+}
+
+static void chain_fini(struct chain *h)
+{
+	for (int i = 0; i < IN_FLIGHT; i++) {
+		if (h->reqs[i])
+			lune_req_cancel(h->reqs[i]);
+		(void)lune_req_wait(&h->reqs[i], LUNE_TIMEOUT_DEFAULT, NULL);
+	}
+	lune_rmem_detach(h->there);
+	lune_rmem_detach(h->word);
+	/* Nobody may write the caller's buffer once we return. */
+	if (h->mem && lune_mem_release(h->mem, LUNE_TIMEOUT_DEFAULT))
+		ln_warn("the buffer of a broadcast: %s", lune_last_error());
+}
+
+int ln_bcast_chain(struct ln_coll *c, const struct ln_bcast *b)
+{
+	struct chain h = { .c = c, .b = b, .prev = -1, .next = -1 };
+	char why[256];
+	int rc;
+
+	h.blocks = (b->bytes + BLOCK_BYTES - 1) / BLOCK_BYTES;
+	rc = chain_order(&h);
+	if (!rc && h.prev >= 0)
+		rc = make_offer(&h);
+	if (!rc && h.next >= 0)
+		rc = take_offer(&h);
+	if (!rc)
+		rc = chain_blocks(&h);
+	if (rc) {
+		/* Others may wait for those behind us: tell them all. */
+		bool next_dead = h.next >= 0 && ln_comm_dead(c->comm, h.next);
+
+		rc = ln_failure_break(c->comm, rc,
+				      next_dead ? h.next : h.prev);
+	}
+	snprintf(why, sizeof(why), "%s", lune_last_error());
+	chain_fini(&h);
+	if (rc)
+		ln_error_set(why);
+	return rc;
+}
