@@ -86,8 +86,15 @@ static void wake_read(struct ln_net *net, struct ln_watch *w, uint32_t events)
 	uint64_t n;
 
 	(void)events;
-	if (read(w->fd, &n, sizeof(n)) > 0 && w == &net->engine->bell_watch)
-		net->engine->rung = true;
+	if (read(w->fd, &n, sizeof(n)) <= 0 || w != &net->engine->bell_watch)
+		return;
+	net->engine->rung = true;
+	/*
+	 * Ringing disarmed the bell.  If it is not the thread that got here,
+	 * the thread sleeps on: arm again, before this pass looks at rings.
+	 */
+	if (atomic_load(&net->engine->asleep))
+		atomic_store(&net->bell->armed, 1);
 }
 
 /* ---- timers ---------------------------------------------------------------- */
@@ -306,13 +313,17 @@ static void thread_sleeps(struct ln_net *net, int *quiet)
 	struct pollfd pf = { .fd = e->ep, .events = POLLIN };
 	int left;
 
+	atomic_store(&e->asleep, true);
 	atomic_store(&net->bell->armed, 1);
 	atomic_thread_fence(memory_order_seq_cst);
-	if (ln_engine_poll(net, 0) > 0)
+	if (ln_engine_poll(net, 0) > 0) {
+		atomic_store(&e->asleep, false);
 		return;
+	}
 	left = ln_deadline_left_ms(atomic_load(&e->next_timer));
 	if (!atomic_load(&e->stop))
 		poll(&pf, 1, left);
+	atomic_store(&e->asleep, false);
 	atomic_store(&net->bell->armed, 0);
 	for (int i = 0; i < PASSES_MAX; i++)
 		if (ln_engine_poll(net, 0) <= 0)

@@ -29,6 +29,7 @@ struct ln_engine {
 	_Alignas(LN_CACHELINE) _Atomic bool stop;
 	_Atomic uint32_t word; /* the ticking thread's futex */
 	_Atomic bool ticking, take_over, user_armed;
+	_Atomic bool asleep; /* the thread is in poll(ep), or about to be */
 	_Alignas(LN_CACHELINE) _Atomic uint32_t polls; /* by users */
 	_Atomic uint32_t spinners; /* users inside ln_net_wait, awake */
 };

@@ -89,7 +89,13 @@ static void sleep_on_bell(const struct waiting *w, uint64_t until)
 
 	atomic_fetch_add(&bell->sleepers, 1);
 	seq = atomic_load(&bell->seq);
-	if (!w->ready(w->arg))
+	/*
+	 * A peer that rang before it could see this sleeper, while the thread
+	 * was in poll(ep) and not armed any more, woke nobody: one more pass
+	 * finds what it left (in a ring, say).
+	 */
+	if (!w->ready(w->arg) && ln_engine_poll(w->net, 0) <= 0 &&
+	    !w->ready(w->arg))
 		ln_futex_wait(&bell->seq, seq, until);
 	atomic_fetch_sub(&bell->sleepers, 1);
 }
