@@ -14,6 +14,10 @@ net_tests += %D%/hello
 net_tests += %D%/more
 %C%_more_SOURCES = %D%/more.c $(net_duo)
 %C%_more_LDADD = $(TEST_LIBS) $(NET_LIBS)
+net_pair = $(net_duo) %D%/shm_pair.c %D%/shm_pair.h
+net_tests += %D%/shm_modes
+%C%_shm_modes_SOURCES = %D%/shm_modes.c $(net_pair)
+%C%_shm_modes_LDADD = $(TEST_LIBS) $(NET_LIBS)
 check_PROGRAMS += $(net_tests)
 TESTS += $(net_tests)
 endif
