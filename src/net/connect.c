@@ -30,9 +30,9 @@ static bool allowed(struct ln_net *net, int index)
 	return false;
 }
 
-/* ---- order -------------------------------------------------------------------- */
+/* ---- order --------------------------------------------------------------- */
 
-static bool is_loopback(const struct sockaddr_storage *a)
+bool ln_addr_is_loopback(const struct sockaddr_storage *a)
 {
 	const struct sockaddr_in *v4 = (const void *)a;
 	const struct sockaddr_in6 *v6 = (const void *)a;
@@ -60,7 +60,7 @@ static bool same_prefix(const struct sockaddr_storage *a,
 /* Lower is better: subnet of ours, any, loopback. */
 static int addr_rank(struct ln_net *net, const struct sockaddr_storage *a)
 {
-	if (is_loopback(a))
+	if (ln_addr_is_loopback(a))
 		return 2;
 	for (int i = 0; i < net->card.naddrs; i++)
 		if (same_prefix(a, &net->card.addrs[i]))
@@ -81,7 +81,7 @@ static void order_make(struct ln_peer *p)
 				l->order[l->norder++] = (uint8_t)i;
 }
 
-/* ---- attempts -------------------------------------------------------------------- */
+/* ---- attempts ------------------------------------------------------------ */
 
 static socklen_t unix_addr(const char *name, struct sockaddr_storage *out)
 {
@@ -103,7 +103,7 @@ static int conn_start(struct ln_peer *p, const struct sockaddr_storage *a,
 
 	if (fd < 0)
 		return ln_error_errno(LUNE_ERR_SYSTEM, "socket");
-	ln_socket_tune(p->net, fd, a->ss_family);
+	ln_socket_tune(p->net, fd, a);
 	if (connect(fd, (const struct sockaddr *)a, len) &&
 	    errno != EINPROGRESS) {
 		int code = errno == ECONNREFUSED ? LUNE_ERR_PEER
@@ -308,7 +308,7 @@ void ln_connect_stop(struct ln_peer *p)
 	}
 }
 
-/* ---- data connections -------------------------------------------------------------- */
+/* ---- data connections ---------------------------------------------------- */
 
 static int streams_wanted(const struct ln_net *net)
 {

@@ -97,7 +97,7 @@ static void wake_read(struct ln_net *net, struct ln_watch *w, uint32_t events)
 		atomic_store(&net->bell->armed, 1);
 }
 
-/* ---- timers ---------------------------------------------------------------- */
+/* ---- timers -------------------------------------------------------------- */
 
 void ln_timer_start(struct ln_net *net, struct ln_timer *t, uint64_t at)
 {
@@ -158,7 +158,7 @@ static void tick(struct ln_net *net, struct ln_timer *t)
 		       ln_now_ns() + (uint64_t)net->conf->heartbeat * 1000000u);
 }
 
-/* ---- requests ----------------------------------------------------------------- */
+/* ---- requests ------------------------------------------------------------ */
 
 void ln_engine_request(struct ln_peer *p)
 {
@@ -220,7 +220,7 @@ static int requests_do(struct ln_net *net)
 	return n;
 }
 
-/* ---- polling ------------------------------------------------------------------- */
+/* ---- polling ------------------------------------------------------------- */
 
 static int events_do(struct ln_net *net, int timeout_ms)
 {
@@ -351,7 +351,7 @@ static void *thread_main(void *arg)
 	return NULL;
 }
 
-/* ---- life ------------------------------------------------------------------------- */
+/* ---- life ---------------------------------------------------------------- */
 
 int ln_engine_open(struct ln_net *net)
 {

@@ -114,7 +114,7 @@ void ln_conn_drop(struct ln_conn *c, int code, const char *why)
 	ln_peer_unref(p);
 }
 
-/* ---- what is said --------------------------------------------------------------- */
+/* ---- what is said -------------------------------------------------------- */
 
 /* To whom, what for, a nonce, our card. */
 static int hello_send(struct ln_conn *c, const struct ln_card *to)
@@ -220,7 +220,7 @@ static int frame_send(struct ln_conn *c, uint8_t type, uint64_t a)
 	return ln_stream_queue(c->s, &f, NULL, 0);
 }
 
-/* ---- the connector ----------------------------------------------------------------- */
+/* ---- the connector ------------------------------------------------------- */
 
 int ln_conn_hello(struct ln_conn *c)
 {
@@ -300,7 +300,7 @@ static int connector_frame(struct ln_conn *c, const struct ln_frame *f,
 	return conn_adopt(c);
 }
 
-/* ---- the acceptor ------------------------------------------------------------------- */
+/* ---- the acceptor -------------------------------------------------------- */
 
 static bool proof_was_sent(const struct ln_peer_link *l)
 {

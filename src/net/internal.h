@@ -25,7 +25,7 @@
 struct ln_stream;
 struct ln_frame;
 
-/* ---- engine.c: file descriptors, timers, who polls ------------------------ */
+/* ---- engine.c: file descriptors, timers, who polls ----------------------- */
 
 /* Lies in its owner; data.ptr of its epoll entry. */
 struct ln_watch {
@@ -61,7 +61,7 @@ struct ln_timer {
 void ln_timer_start(struct ln_net *net, struct ln_timer *t, uint64_t at);
 void ln_timer_stop(struct ln_net *net, struct ln_timer *t);
 
-/* ---- frame.c: the header (docs/wire.md) ------------------------------------- */
+/* ---- frame.c: the header (docs/wire.md) ---------------------------------- */
 
 #define LN_FRAME_BYTES 64
 #define LN_FRAME_MAGIC 0x314e554cu /* "LUN1" */
@@ -127,7 +127,7 @@ int ln_sigdesc_decode(const uint8_t in[LN_SIGNAL_BYTES],
 void ln_words_encode(const uint64_t *v, int n, uint8_t *out);
 void ln_words_decode(const uint8_t *in, int n, uint64_t *out);
 
-/* ---- transports' own frames over the control connection ---------------------- */
+/* ---- transports' own frames over the control connection ------------------ */
 
 /*
  * A handler runs in the poller, frames in order.  body is valid during the
@@ -151,7 +151,7 @@ bool ln_link_is_unix(const struct ln_peer *p);
 /* Pid of the peer as this process sees it (SO_PEERCRED), 0: unknown. */
 int ln_link_pid(const struct ln_peer *p);
 
-/* ---- operations --------------------------------------------------------------- */
+/* ---- operations ---------------------------------------------------------- */
 
 /*
  * End a posted op: exactly once, no lock held.  Sets the result, counts
@@ -172,7 +172,7 @@ uint64_t ln_word_atomic(char *addr, int how, uint64_t operand,
 			uint64_t compare); /* lune_atomic_how; old value */
 void ln_word_signal(char *addr, int how, uint64_t value);
 
-/* ---- struct ln_net --------------------------------------------------------------- */
+/* ---- struct ln_net ------------------------------------------------------- */
 
 struct ln_engine;
 struct ln_peers;

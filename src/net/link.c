@@ -12,7 +12,7 @@
 
 #include "net/link.h"
 
-/* ---- up ------------------------------------------------------------------------- */
+/* ---- up ------------------------------------------------------------------ */
 
 static void pidfd_event(struct ln_net *net, struct ln_watch *w, uint32_t events)
 {
@@ -135,7 +135,7 @@ bool ln_link_adopt(struct ln_peer *p, struct ln_conn *c)
 	return true;
 }
 
-/* ---- frames ------------------------------------------------------------------------- */
+/* ---- frames -------------------------------------------------------------- */
 
 int ln_link_reply(struct ln_peer *p, const struct ln_frame *f)
 {
@@ -269,7 +269,7 @@ int ln_link_pid(const struct ln_peer *p)
 	return p->link->pid;
 }
 
-/* ---- heartbeats ---------------------------------------------------------------------- */
+/* ---- heartbeats ---------------------------------------------------------- */
 
 struct beat {
 	uint64_t now;
@@ -323,7 +323,7 @@ void ln_link_bye(struct ln_peer *p)
 	ln_link_flush_acks(p);
 }
 
-/* ---- death ------------------------------------------------------------------------------ */
+/* ---- death --------------------------------------------------------------- */
 
 /* Jobs whose pieces were going out are nobody's now; lock held. */
 static void stream_orphan(struct ln_peer_link *l, struct ln_stream *s)

@@ -12,7 +12,7 @@
 void ln_futex_wake(_Atomic uint32_t *word, int count);
 void ln_futex_wait(_Atomic uint32_t *word, uint32_t seen, uint64_t deadline);
 
-/* ---- stream.c, stream_rx.c: a socket with frames --------------------------- */
+/* ---- stream.c, stream_rx.c: a socket with frames ------------------------- */
 
 #define LN_STREAMS_MAX 17		/* control and data */
 #define LN_IN_BYTES (72 * 1024)		/* any frame that is not streamed */
@@ -123,7 +123,7 @@ void ln_sink_unpin(struct ln_sink *k);
 /* Has a region of the sink been released?  Then drop it. */
 void ln_sink_check(struct ln_stream *s);
 
-/* ---- hello.c, connect.c, listen.c: connections being made ------------------- */
+/* ---- hello.c, connect.c, listen.c: connections being made ---------------- */
 
 /* Type of a connection in HELLO. */
 enum { LN_CONN_CONTROL, LN_CONN_DATA };
@@ -177,9 +177,11 @@ void ln_listen_close(struct ln_net *net);
 void ln_listen_forked(struct ln_net *net);
 void ln_listen_drop_conn(struct ln_net *net, struct ln_conn *c);
 /* nonblocking, no delay, congestion control, user timeout. */
-void ln_socket_tune(struct ln_net *net, int fd, int family);
+void ln_socket_tune(struct ln_net *net, int fd,
+		    const struct sockaddr_storage *a);
+bool ln_addr_is_loopback(const struct sockaddr_storage *a);
 
-/* ---- what net keeps per peer ---------------------------------------------------- */
+/* ---- what net keeps per peer --------------------------------------------- */
 
 #define LN_PARTS_MAX 64	  /* puts of several pieces in flight to a peer */
 #define LN_JOBS_MAX 64	  /* gets that a target answers at once */
@@ -352,7 +354,7 @@ void ln_wire_sweep(struct ln_peer *p);
 void ln_op_report(struct ln_op *op); /* done and doorbell, no counting */
 void ln_peer_finished(struct ln_peer *p); /* counts one op, wakes ORDERED */
 
-/* ---- engine.c, wait.c --------------------------------------------------------------- */
+/* ---- engine.c, wait.c ---------------------------------------------------- */
 
 int ln_engine_open(struct ln_net *net);
 int ln_engine_start(struct ln_net *net);

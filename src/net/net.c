@@ -193,7 +193,7 @@ const struct ln_card *ln_net_card(const struct ln_net *net)
 	return &net->card;
 }
 
-/* ---- release ---------------------------------------------------------------------- */
+/* ---- release ------------------------------------------------------------- */
 
 struct fencing {
 	struct ln_net *net;
@@ -231,7 +231,7 @@ int ln_net_fence_region(struct ln_net *net, struct ln_region *r,
 	return LUNE_OK;
 }
 
-/* ---- fork ---------------------------------------------------------------------------- */
+/* ---- fork ---------------------------------------------------------------- */
 
 static void peer_forked(struct ln_peer *p)
 {

@@ -34,7 +34,7 @@ struct ln_op;
 struct ln_peer;
 struct ln_net_ops;
 
-/* ---- card.c: what a process tells others of itself --------------------------- */
+/* ---- card.c: what a process tells others of itself ----------------------- */
 
 #define LN_CARD_ADDRS_MAX 16
 #define LN_CARD_BYTES_MAX 768
@@ -53,7 +53,7 @@ struct ln_card {
 int ln_card_pack(const struct ln_card *c, void *out, size_t cap, size_t *bytes);
 int ln_card_unpack(const void *p, size_t bytes, struct ln_card *out);
 
-/* ---- doorbell: how threads of this process are woken --------------------------- */
+/* ---- doorbell: how threads of this process are woken --------------------- */
 
 /*
  * Lies in the process's control memory, which peers of the node map: a peer
@@ -78,7 +78,7 @@ static inline void ln_doorbell_ring(struct ln_doorbell *d, int evfd)
 		ln_doorbell_ring_slow(d, evfd);
 }
 
-/* ---- peers ---------------------------------------------------------------------- */
+/* ---- peers --------------------------------------------------------------- */
 
 enum ln_peer_state { LN_PEER_IDLE, LN_PEER_CONNECTING, LN_PEER_UP, LN_PEER_DEAD };
 
@@ -120,7 +120,7 @@ void ln_peer_kill(struct ln_peer *p, int code, const char *why);
 /* Sentence for errors: "rank?/host/pid at address by transport". */
 void ln_peer_text(const struct ln_peer *p, char *out, size_t cap);
 
-/* ---- attached memory -------------------------------------------------------------- */
+/* ---- attached memory ----------------------------------------------------- */
 
 /*
  * A ticket aimed at its owner.  Fast path (rma): when `map` is not NULL the
@@ -146,7 +146,7 @@ void ln_rmem_fini(struct ln_rmem *r); /* drops the mapping and the peer */
 int ln_rmem_resolve(struct ln_rmem *r, uint64_t deadline);
 void ln_rmem_route_text(const struct ln_rmem *r, char *out, size_t cap);
 
-/* ---- operations --------------------------------------------------------------------- */
+/* ---- operations ---------------------------------------------------------- */
 
 enum ln_op_kind { LN_OP_PUT, LN_OP_GET, LN_OP_ATOMIC, LN_OP_MSG };
 
@@ -207,7 +207,7 @@ int ln_op_post(struct ln_op *op);
 /* Best effort; done() still comes, soon, with CANCELED or the result. */
 void ln_op_cancel(struct ln_op *op);
 
-/* ---- the engine ------------------------------------------------------------------------ */
+/* ---- the engine ---------------------------------------------------------- */
 
 struct ln_net_callbacks {
 	void *arg;
@@ -257,7 +257,7 @@ int ln_net_fence_region(struct ln_net *net, struct ln_region *r,
 /* In the child of a fork: close sockets, touch nothing else (async-safe). */
 void ln_net_forked(struct ln_net *net);
 
-/* ---- the transport table ------------------------------------------------------------------ */
+/* ---- the transport table ------------------------------------------------- */
 
 struct ln_net_ops {
 	const char *name;

@@ -202,7 +202,7 @@ void ln_peers_collect(struct ln_net *net)
 	}
 }
 
-/* ---- requests of other threads ------------------------------------------------- */
+/* ---- requests of other threads ------------------------------------------- */
 
 int ln_peer_connect(struct ln_peer *p)
 {

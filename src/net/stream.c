@@ -101,7 +101,7 @@ static void on_event(struct ln_net *net, struct ln_watch *w, uint32_t events)
 		ln_link_flush_acks(s->peer);
 }
 
-/* ---- queueing ----------------------------------------------------------------- */
+/* ---- queueing ------------------------------------------------------------ */
 
 static int out_reserve(struct ln_stream *s, size_t bytes)
 {
@@ -178,7 +178,7 @@ int ln_stream_queue_fd(struct ln_stream *s, const struct ln_frame *f,
 	return LUNE_OK;
 }
 
-/* ---- sending -------------------------------------------------------------------- */
+/* ---- sending ------------------------------------------------------------- */
 
 static int add_iov(struct iovec *v, int n, void *p, size_t bytes)
 {

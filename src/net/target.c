@@ -72,7 +72,7 @@ static int pin_word(struct ln_net *net, uint64_t key, uint64_t offset,
 	return rc;
 }
 
-/* ---- puts ------------------------------------------------------------------------ */
+/* ---- puts ---------------------------------------------------------------- */
 
 /* Place one descriptor; consecutive ones of a region share a pin. */
 static int place(struct ln_net *net, struct ln_sink *k, const struct ln_desc *d)
@@ -219,7 +219,7 @@ int ln_target_end(struct ln_stream *s)
 	return rc;
 }
 
-/* ---- atomics -------------------------------------------------------------------------- */
+/* ---- atomics ------------------------------------------------------------- */
 
 int ln_target_atomic(struct ln_peer *p, const struct ln_frame *f,
 		     const uint8_t *meta)
@@ -244,7 +244,7 @@ int ln_target_atomic(struct ln_peer *p, const struct ln_frame *f,
 	return ln_link_reply(p, &out);
 }
 
-/* ---- gets ------------------------------------------------------------------------------- */
+/* ---- gets ---------------------------------------------------------------- */
 
 static struct ln_job *job_take(struct ln_peer_link *l)
 {

@@ -26,7 +26,7 @@
 
 #define SLOT_NONE UINT32_MAX
 
-/* ---- slots ------------------------------------------------------------------ */
+/* ---- slots --------------------------------------------------------------- */
 
 static int slots_grow(struct ln_peer_link *l)
 {
@@ -88,7 +88,7 @@ void ln_wire_slot_free(struct ln_peer_link *l, struct ln_slot *s)
 	l->inflight--;
 }
 
-/* ---- ends --------------------------------------------------------------------- */
+/* ---- ends ---------------------------------------------------------------- */
 
 void ln_op_report(struct ln_op *op)
 {
@@ -148,7 +148,7 @@ void ln_link_unlock(struct ln_peer *p)
 	ln_net_event(p->net);
 }
 
-/* ---- posting -------------------------------------------------------------------- */
+/* ---- posting ------------------------------------------------------------- */
 
 static struct ln_op **queue_of(struct ln_peer_link *l, const struct ln_op *op)
 {
@@ -192,7 +192,7 @@ int ln_wire_post(struct ln_op *op)
 	return LUNE_OK;
 }
 
-/* ---- pulling --------------------------------------------------------------------- */
+/* ---- pulling ------------------------------------------------------------- */
 
 struct ln_piece *ln_wire_piece(struct ln_stream *s)
 {
@@ -267,7 +267,7 @@ void ln_wire_piece_sent(struct ln_stream *s)
 		ln_wire_put_sent(s->peer->link, op);
 }
 
-/* ---- death ------------------------------------------------------------------------ */
+/* ---- death --------------------------------------------------------------- */
 
 static void fail_queue(struct ln_peer_link *l, struct ln_op **q, int code)
 {
@@ -311,7 +311,7 @@ void ln_wire_fini(struct ln_peer *p)
 	p->link->slots = NULL;
 }
 
-/* ---- cancel and release --------------------------------------------------------------- */
+/* ---- cancel and release -------------------------------------------------- */
 
 /* Let the pieces of a canceled op go on without its memory; lock held. */
 static bool piece_detach(struct ln_stream *s, bool zero)

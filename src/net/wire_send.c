@@ -8,7 +8,7 @@
 
 #include "net/link.h"
 
-/* ---- puts --------------------------------------------------------------------- */
+/* ---- puts ---------------------------------------------------------------- */
 
 static bool put_is_taken(const struct ln_op *op)
 {
@@ -137,7 +137,7 @@ bool ln_wire_put_next(struct ln_stream *s)
 	return true;
 }
 
-/* ---- gets ------------------------------------------------------------------------ */
+/* ---- gets ---------------------------------------------------------------- */
 
 static void get_cut(struct ln_op *op, struct ln_frame *f, uint8_t *p)
 {
@@ -280,7 +280,7 @@ int ln_wire_end(struct ln_stream *s)
 					       : ln_target_end(s);
 }
 
-/* ---- messages and atomics ---------------------------------------------------------- */
+/* ---- messages and atomics ------------------------------------------------ */
 
 static int msg_queue(struct ln_stream *s, struct ln_op *op)
 {
@@ -336,7 +336,7 @@ bool ln_wire_msg_next(struct ln_stream *s)
 	return true;
 }
 
-/* ---- answers -------------------------------------------------------------------------- */
+/* ---- answers ------------------------------------------------------------- */
 
 static void acked(struct ln_peer_link *l, uint64_t id)
 {

@@ -195,7 +195,7 @@ static void a_peer_that_leaves_is_not_counted_as_lost(void **state)
 	run(&(struct how){ .transports = "self,tcp", .leave = true });
 }
 
-/* ---- restart ------------------------------------------------------------------ */
+/* ---- restart ------------------------------------------------------------- */
 
 static int restarting(int rank, int n, void *arg)
 {
@@ -248,7 +248,7 @@ static void an_old_ticket_does_not_reach_the_new_incarnation(void **state)
 	assert_int_equal(ranks_run(&o), 0);
 }
 
-/* ---- fork --------------------------------------------------------------------------- */
+/* ---- fork ---------------------------------------------------------------- */
 
 static void a_forked_child_only_closes_descriptors(void **state)
 {

@@ -187,7 +187,7 @@ static void another_process_at_the_address_is_refused(void **state)
 	both_close();
 }
 
-/* ---- replay: a relay between a and b that remembers ----------------------- */
+/* ---- replay: a relay between a and b that remembers ---------------------- */
 
 struct relay {
 	int listen_fd, from, to;
@@ -287,7 +287,7 @@ static void a_replayed_hello_is_refused(void **state)
 	node_close(&b);
 }
 
-/* ---- connecting ------------------------------------------------------------- */
+/* ---- connecting ---------------------------------------------------------- */
 
 static void an_address_without_listener_fails_and_may_be_tried_again(
 	void **state)

@@ -185,7 +185,7 @@ static void released_memory_is_never_touched_again(void **state)
 	both_close();
 }
 
-/* ---- threads ------------------------------------------------------------------ */
+/* ---- threads ------------------------------------------------------------- */
 
 struct worker {
 	pthread_t t;
