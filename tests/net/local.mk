@@ -18,6 +18,9 @@ net_pair = $(net_duo) %D%/shm_pair.c %D%/shm_pair.h
 net_tests += %D%/shm_modes
 %C%_shm_modes_SOURCES = %D%/shm_modes.c $(net_pair)
 %C%_shm_modes_LDADD = $(TEST_LIBS) $(NET_LIBS)
+net_tests += %D%/shm_release
+%C%_shm_release_SOURCES = %D%/shm_release.c $(net_pair)
+%C%_shm_release_LDADD = $(TEST_LIBS) $(NET_LIBS)
 check_PROGRAMS += $(net_tests)
 TESTS += $(net_tests)
 endif
