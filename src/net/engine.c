@@ -242,7 +242,6 @@ static int pass(struct ln_net *net, int timeout_ms)
 	int n, left;
 
 	n = requests_do(net);
-	n += timers_run(net);
 	if (n)
 		timeout_ms = 0;
 	if (timeout_ms) {
@@ -250,7 +249,9 @@ static int pass(struct ln_net *net, int timeout_ms)
 		if (timeout_ms < 0 || (left >= 0 && left < timeout_ms))
 			timeout_ms = left;
 	}
+	/* Whoever slept long finds answers first, and deadlines after them. */
 	n += events_do(net, timeout_ms);
+	n += timers_run(net);
 	for (int i = 0; net->ops[i]; i++)
 		if (net->ops[i]->progress)
 			n += ln_max(0, net->ops[i]->progress(net));

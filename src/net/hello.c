@@ -338,6 +338,13 @@ static bool acceptor_takes(struct ln_conn *c, uint64_t *why)
 	return true;
 }
 
+static uint64_t ready_until(const struct ln_net *net)
+{
+	int64_t ms = net->conf->connect_timeout + net->conf->peer_timeout;
+
+	return ln_now_ns() + (uint64_t)ms * 1000000u;
+}
+
 static int acceptor_proof(struct ln_conn *c, const void *body)
 {
 	uint64_t why;
@@ -352,6 +359,8 @@ static int acceptor_proof(struct ln_conn *c, const void *body)
 		return rc;
 	if (acceptor_takes(c, &why)) {
 		c->step = STEP_READY;
+		/* No stranger any more: outlast its own deadline. */
+		ln_timer_start(c->net, &c->timer, ready_until(c->net));
 		rc = proof_send(c);
 	} else {
 		frame_send(c, LN_FRAME_DUP, why);

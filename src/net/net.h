@@ -80,7 +80,9 @@ static inline void ln_doorbell_ring(struct ln_doorbell *d, int evfd)
 
 /* ---- peers --------------------------------------------------------------- */
 
-enum ln_peer_state { LN_PEER_IDLE, LN_PEER_CONNECTING, LN_PEER_UP, LN_PEER_DEAD };
+enum ln_peer_state {
+	LN_PEER_IDLE, LN_PEER_CONNECTING, LN_PEER_UP, LN_PEER_DEAD
+};
 
 #define LN_TRANSPORTS_MAX 4
 
@@ -269,7 +271,7 @@ struct ln_net_ops {
 	void (*close)(struct ln_net *net);
 	/* Could it reach that card at all?  (same node, an address we route) */
 	bool (*reaches)(struct ln_net *net, const struct ln_card *card);
-	/* Control connection is UP: set up data paths (more may come lazily). */
+	/* Control connection is UP: set up data paths. */
 	int (*up)(struct ln_peer *p);
 	void (*down)(struct ln_peer *p); /* free peer->tp[index] */
 	/* Can carry this region?  Sets rmem->map/gen/tp; async: AGAIN until
@@ -281,7 +283,8 @@ struct ln_net_ops {
 	void (*cancel)(struct ln_op *op);
 	/* Called by progress for work without a file descriptor (rings). */
 	int (*progress)(struct ln_net *net);
-	int (*fence)(struct ln_net *net, struct ln_region *r, uint64_t deadline);
+	int (*fence)(struct ln_net *net, struct ln_region *r,
+		     uint64_t deadline);
 	void (*route_text)(const struct ln_rmem *r, char *out, size_t cap);
 };
 extern const struct ln_net_ops ln_net_self, ln_net_shm, ln_net_tcp;

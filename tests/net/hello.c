@@ -289,8 +289,7 @@ static void a_replayed_hello_is_refused(void **state)
 
 /* ---- connecting ---------------------------------------------------------- */
 
-static void an_address_without_listener_fails_and_may_be_tried_again(
-	void **state)
+static void an_unreached_peer_may_be_tried_again(void **state)
 {
 	struct ln_region *mem;
 	struct ln_rmem r;
@@ -358,8 +357,7 @@ int main(void)
 		cmocka_unit_test(another_job_key_is_refused),
 		cmocka_unit_test(another_process_at_the_address_is_refused),
 		cmocka_unit_test(a_replayed_hello_is_refused),
-		cmocka_unit_test(
-			an_address_without_listener_fails_and_may_be_tried_again),
+		cmocka_unit_test(an_unreached_peer_may_be_tried_again),
 		cmocka_unit_test(simultaneous_connections_become_one),
 	};
 
