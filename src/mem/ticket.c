@@ -13,8 +13,8 @@
 
 #include <lune/mem.h>
 
-#define MAGIC 0x4b544e4cu
-#define VERSION 1
+#define TICKET_MAGIC 0x4b544e4cu
+#define TICKET_VERSION 1
 #define FLAG_SHAREABLE 1
 
 int ln_ticket_pack(const struct ln_ticket *t, void *out, size_t cap,
@@ -23,8 +23,8 @@ int ln_ticket_pack(const struct ln_ticket *t, void *out, size_t cap,
 	struct ln_pack k = { .p = out, .cap = cap };
 	size_t all = 4 + 1 + 1 + 2 + 8 * 3 + 4 + 2 + t->card_len + 4;
 
-	ln_pack_u32(&k, MAGIC);
-	ln_pack_u8(&k, VERSION);
+	ln_pack_u32(&k, TICKET_MAGIC);
+	ln_pack_u8(&k, TICKET_VERSION);
 	ln_pack_u8(&k, t->shareable ? FLAG_SHAREABLE : 0);
 	ln_pack_u16(&k, (uint16_t)all);
 	ln_pack_u64(&k, t->key);
@@ -59,17 +59,17 @@ int ln_ticket_unpack(const void *p, size_t bytes, struct ln_ticket *out)
 	memset(&t, 0, sizeof(t));
 	if (bytes > LUNE_TICKET_MAX)
 		return bad_ticket("too long");
-	if (ln_unpack_u32(&u) != MAGIC)
+	if (ln_unpack_u32(&u) != TICKET_MAGIC)
 		return bad_ticket("wrong magic");
 	version = ln_unpack_u8(&u);
 	flags = ln_unpack_u8(&u);
 	all = ln_unpack_u16(&u);
 	if (u.bad || all != bytes)
 		return bad_ticket("cut short");
-	if (version != VERSION)
+	if (version != TICKET_VERSION)
 		return ln_error(LUNE_ERR_UNSUPPORTED,
 				"the ticket has version %u, this library knows "
-				"%u", version, VERSION);
+				"%u", version, TICKET_VERSION);
 	t.key = ln_unpack_u64(&u);
 	t.base = ln_unpack_u64(&u);
 	t.bytes = ln_unpack_u64(&u);
