@@ -194,8 +194,12 @@ int ln_rmem_stale(const lune_rmem *r)
 int ln_rmem_dead(const lune_rmem *r)
 {
 	char peer[256];
-	int code = r->net.peer->death_code;
+	int code = LUNE_ERR_PEER;
 
+	/* Acquire: pairs with the release of DEAD, after the code was set. */
+	if (atomic_load_explicit(&r->net.peer->state, memory_order_acquire) ==
+	    LN_PEER_DEAD)
+		code = r->net.peer->death_code;
 	ln_peer_text(r->net.peer, peer, sizeof(peer));
 	return ln_error(code ? code : LUNE_ERR_PEER, "%s is gone", peer);
 }
