@@ -22,6 +22,7 @@ noinst_LTLIBRARIES += %D%/libnet.la
 	%D%/shm.h \
 	%D%/shm_cma.c \
 	%D%/shm_map.c \
+	%D%/shm_op.c \
 	%D%/shm_ring.c \
 	%D%/stream.c \
 	%D%/stream_rx.c \

@@ -22,8 +22,6 @@
 
 #include <utlist.h>
 
-#include <lune/rma.h>
-
 #include "mem/alloc.h"
 
 /* ---- life -------------------------------------------------------------------- */
@@ -150,6 +148,7 @@ void shm_peer_put(struct shm_tp *tp, struct shm_peer *sp)
 static int send_ours(struct shm_tp *tp, struct ln_peer *p, struct shm_peer *sp)
 {
 	struct ln_frame ctl = { .type = SHM_FRAME_CTL,
+				.index = sp->pid > 0,
 				.a = (uint64_t)sp->their_line,
 				.b = (uintptr_t)&tp->ctl->cookie };
 	struct ln_frame dir = { .type = SHM_FRAME_DIR };
@@ -200,11 +199,12 @@ static void maps_drop(struct shm_tp *tp, struct shm_peer *sp)
 {
 	struct shm_map *m, *tmp;
 
-	(void)tp;
 	/* Those that rmems use go with them. */
 	DL_FOREACH_SAFE(sp->maps, m, tmp) {
 		if (m->refs)
 			continue;
+		if (m->addr && m->code)
+			atomic_fetch_sub(&tp->populating, 1);
 		DL_DELETE(sp->maps, m);
 		if (m->addr)
 			munmap(m->addr, m->bytes);
@@ -250,7 +250,7 @@ static void arrived(struct ln_peer *p, struct shm_peer *sp, unsigned bit)
 	sp->got |= bit;
 	if (sp->got != SHM_GOT_ALL)
 		return;
-	if (tp->allowed[SHM_CMA])
+	if (tp->allowed[SHM_CMA] && sp->may_cma)
 		shm_cma_probe(tp, sp);
 	p->bell_fd = sp->evfd;
 	atomic_store_explicit(&p->bell, &sp->ctl->bell, memory_order_release);
@@ -281,6 +281,7 @@ static int shm_on_ctl(struct ln_peer *p, const struct ln_frame *f,
 	sp->ctl = c;
 	sp->line = (int)f->a;
 	sp->cookie_addr = f->b;
+	sp->may_cma = f->index;
 	arrived(p, sp, 1);
 	return LUNE_OK;
 }
@@ -392,194 +393,7 @@ static void shm_route_text(const struct ln_rmem *r, char *out, size_t cap)
 	snprintf(out, cap, "%s", names[r->mode]);
 }
 
-/* ---- operations --------------------------------------------------------------------- */
-
-static int stale(void)
-{
-	return ln_error(LUNE_ERR_STALE, "the region was released");
-}
-
-static bool current(const struct ln_rmem *r)
-{
-	return atomic_load_explicit(r->gen, memory_order_acquire) ==
-	       r->gen_want;
-}
-
-/* The target cannot check what is done to its memory here: we do. */
-static int check(const struct ln_rmem *r, uint64_t offset, uint64_t bytes,
-		 uint32_t rights)
-{
-	if (!current(r))
-		return stale();
-	if ((r->rights & rights) != rights)
-		return ln_error(LUNE_ERR_ACCESS,
-				"the ticket grants rights %x, %x are needed",
-				r->rights, rights);
-	if (offset > r->bytes || bytes > r->bytes - offset)
-		return ln_error(LUNE_ERR_BOUNDS,
-				"offset %llu + %llu bytes in a region of %llu",
-				(unsigned long long)offset,
-				(unsigned long long)bytes,
-				(unsigned long long)r->bytes);
-	return LUNE_OK;
-}
-
-/* Segments that are good, up to the first that is not (its code). */
-static uint32_t check_all(const struct ln_op *op, int *code)
-{
-	uint32_t rights = op->kind == LN_OP_PUT ? LUNE_MEM_WRITE :
-						  LUNE_MEM_READ;
-	uint32_t i;
-
-	*code = LUNE_OK;
-	for (i = 0; i < op->nsegs && !*code; i++)
-		*code = check(op->segs[i].rmem, op->segs[i].offset,
-			      op->segs[i].bytes, rights);
-	return *code ? i - 1 : i;
-}
-
-static int map_copy(struct ln_op *op, uint32_t i, uint64_t *bytes)
-{
-	struct ln_seg *s = &op->segs[i];
-	char *there = atomic_load(&s->rmem->map) + s->offset;
-
-	if (s->bytes && op->kind == LN_OP_PUT)
-		memcpy(there, s->local, s->bytes);
-	else if (s->bytes)
-		memcpy(s->local, there, s->bytes);
-	atomic_thread_fence(memory_order_seq_cst);
-	if (!current(s->rmem))
-		return stale();
-	*bytes += s->bytes;
-	ln_count(op->peer->net->counters, map_bytes, s->bytes);
-	return LUNE_OK;
-}
-
-static int copy_all(struct ln_op *op, uint64_t *bytes, uint64_t *index)
-{
-	uint32_t i = 0, good, all = op->nsegs;
-	int bad, rc = LUNE_OK;
-
-	good = check_all(op, &bad);
-	op->nsegs = good;
-	while (i < good && !rc) {
-		if (op->segs[i].rmem->mode == SHM_MAP) {
-			rc = map_copy(op, i, bytes);
-			i += !rc;
-		} else {
-			rc = shm_cma_copy(op, &i, bytes);
-		}
-	}
-	op->nsegs = all;
-	if (!rc)
-		rc = bad;
-	*index = rc ? i : 0;
-	return rc;
-}
-
-/* A signal or an atomic on a mapped word. */
-static int word_run(struct ln_op *op)
-{
-	struct ln_rmem *r = op->sig_rmem;
-	char *addr = atomic_load(&r->map) + op->sig_offset;
-	struct ln_doorbell *bell;
-	uint64_t old;
-	int rc = check(r, op->sig_offset, 8, LUNE_MEM_ATOMIC);
-
-	if (rc)
-		return rc;
-	if ((uintptr_t)addr % 8)
-		return ln_error(LUNE_ERR_INVAL, "the word is not aligned");
-	if (op->kind == LN_OP_ATOMIC) {
-		old = ln_word_atomic(addr, op->sig_how, op->sig_value,
-				     op->compare);
-		if (op->result)
-			*op->result = old;
-	} else {
-		ln_word_signal(addr, op->sig_how, op->sig_value);
-	}
-	if (!current(r))
-		return stale();
-	bell = atomic_load_explicit(&op->peer->bell, memory_order_acquire);
-	if (bell)
-		ln_doorbell_ring(bell, op->peer->bell_fd);
-	return LUNE_OK;
-}
-
-static bool is_ours(const struct ln_rmem *r)
-{
-	return atomic_load(&r->route) == &ln_net_shm;
-}
-
-/* How the segments can go: the worst mode among them; SHM_NONE: not by us. */
-static int data_mode(const struct ln_op *op)
-{
-	int worst = SHM_MAP;
-
-	for (uint32_t i = 0; i < op->nsegs; i++) {
-		const struct ln_rmem *r = op->segs[i].rmem;
-		int mode = is_ours(r) ? r->mode : SHM_NONE;
-
-		if (mode == SHM_NONE)
-			return SHM_NONE;
-		if (mode == SHM_CMA && !atomic_load(&shm_rmem_peer(r)->cma))
-			return SHM_NONE;
-		if (mode > worst)
-			worst = mode;
-	}
-	return worst;
-}
-
-static int run_here(struct ln_op *op, bool word_mapped)
-{
-	uint64_t bytes = 0, index = 0;
-	int rc = copy_all(op, &bytes, &index);
-
-	if (!rc && op->sig_rmem && !word_mapped) {
-		/* The data is there; a frame brings the signal. */
-		op->nsegs = 0;
-		return ln_wire_post(op);
-	}
-	if (!rc && op->sig_rmem)
-		rc = word_run(op);
-	ln_op_finish(op, rc, bytes, index);
-	return LUNE_OK;
-}
-
-static int shm_post(struct ln_op *op)
-{
-	bool word_mapped = op->sig_rmem && is_ours(op->sig_rmem) &&
-			   op->sig_rmem->mode == SHM_MAP;
-	struct shm_peer *sp;
-	int mode;
-
-	if (op->kind == LN_OP_MSG ||
-	    (op->kind == LN_OP_ATOMIC && !word_mapped))
-		return ln_wire_post(op);
-	if (op->kind == LN_OP_ATOMIC) {
-		ln_op_finish(op, word_run(op), 8, 0);
-		return LUNE_OK;
-	}
-	mode = op->nsegs || word_mapped ? data_mode(op) : SHM_NONE;
-	if (mode == SHM_NONE)
-		return ln_wire_post(op);
-	if (mode != SHM_RING)
-		return run_here(op, word_mapped);
-	for (uint32_t i = 0; i < op->nsegs; i++)
-		if (op->segs[i].rmem->mode == SHM_RING) {
-			sp = shm_rmem_peer(op->segs[i].rmem);
-			return shm_ring_post(sp, op);
-		}
-	return ln_wire_post(op);
-}
-
-static void shm_cancel(struct ln_op *op)
-{
-	struct shm_peer *sp = shm_peer_of(op->peer);
-
-	if (sp)
-		shm_ring_cancel(sp, op);
-}
+/* ---- progress ------------------------------------------------------------------------ */
 
 static int shm_progress(struct ln_net *net)
 {
@@ -587,11 +401,19 @@ static int shm_progress(struct ln_net *net)
 	struct shm_peer *sp, *tmp;
 	int n = 0;
 
-	if (!atomic_load_explicit(&tp->rings, memory_order_relaxed))
+	bool rings = atomic_load_explicit(&tp->rings, memory_order_relaxed);
+	bool maps = atomic_load_explicit(&tp->populating,
+					 memory_order_relaxed);
+
+	if (!rings && !maps)
 		return 0;
 	/* The list changes in the poller only, and we are the poller. */
-	DL_FOREACH_SAFE(tp->peers, sp, tmp)
-		n += shm_ring_progress(sp);
+	DL_FOREACH_SAFE(tp->peers, sp, tmp) {
+		if (rings)
+			n += shm_ring_progress(sp);
+		if (maps)
+			n += shm_map_progress(sp);
+	}
 	return n;
 }
 
@@ -606,8 +428,8 @@ const struct ln_net_ops ln_net_shm = {
 	.down = shm_down,
 	.import = shm_import,
 	.forget = shm_forget,
-	.post = shm_post,
-	.cancel = shm_cancel,
+	.post = shm_op_post,
+	.cancel = shm_op_cancel,
 	.progress = shm_progress,
 	.fence = shm_cma_fence,
 	.route_text = shm_route_text,

@@ -37,11 +37,12 @@ enum shm_mode { SHM_NONE, SHM_MAP, SHM_CMA, SHM_RING };
 
 /* Frames over the control connection. */
 enum {
-	SHM_FRAME_CTL = LN_FRAME_USER, /* fd; a: your line, b: cookie's address */
+	/* fd; a: your line, b: cookie's address, index: you may use CMA */
+	SHM_FRAME_CTL = LN_FRAME_USER,
 	SHM_FRAME_DIR,		       /* fd */
 	SHM_FRAME_EVFD,		       /* fd */
-	SHM_FRAME_FDREQ,	       /* a: key */
-	SHM_FRAME_FDREP,	       /* a: key, b: code; fd */
+	SHM_FRAME_FDREQ,	       /* a: key, index: to be written */
+	SHM_FRAME_FDREP,	       /* a, index: the same, b: code; fd */
 	SHM_FRAME_RING,		       /* fd */
 };
 #define SHM_GOT_ALL 7u
@@ -53,8 +54,9 @@ struct shm_map {
 	uint64_t key;
 	char *addr;
 	size_t bytes;
+	size_t populated; /* so far; the poller's until code is settled */
 	int refs;
-	int code;     /* LUNE_ERR_AGAIN: asked for; else the outcome */
+	int code;	  /* LUNE_ERR_AGAIN: asked for; else the outcome */
 	bool writable;
 };
 
@@ -69,6 +71,7 @@ struct shm_peer {
 	int evfd, pid, pidfd;
 	unsigned got;	 /* bits of the three descriptors */
 	uint64_t cookie_addr;
+	bool may_cma;	 /* the peer sees us die */
 	int line;	 /* ours in ctl->lines */
 	int their_line;	 /* in our own control memory */
 	_Atomic int cma; /* 1: works, 0: does not */
@@ -92,6 +95,7 @@ struct shm_tp {
 	bool allowed[4]; /* by enum shm_mode */
 	_Atomic bool told; /* that CMA does not work */
 	_Atomic int rings;
+	_Atomic int populating; /* maps */
 };
 
 static inline struct shm_tp *shm_of(struct ln_net *net)
@@ -108,6 +112,11 @@ static inline struct shm_peer *shm_peer_of(struct ln_peer *p)
 struct shm_peer *shm_rmem_peer(const struct ln_rmem *r);
 void shm_peer_put(struct shm_tp *tp, struct shm_peer *sp); /* tp->lock held */
 
+/* ---- shm_op.c --------------------------------------------------------------- */
+
+int shm_op_post(struct ln_op *op);
+void shm_op_cancel(struct ln_op *op);
+
 /* ---- shm_map.c -------------------------------------------------------------- */
 
 int shm_map_import(struct shm_peer *sp, struct ln_rmem *r);
@@ -116,6 +125,8 @@ int shm_map_request(struct ln_peer *p, const struct ln_frame *f,
 		    const void *body, int fd);
 int shm_map_reply(struct ln_peer *p, const struct ln_frame *f,
 		  const void *body, int fd);
+/* Go on populating; number of steps done.  The poller's. */
+int shm_map_progress(struct shm_peer *sp);
 
 /* ---- shm_cma.c -------------------------------------------------------------- */
 

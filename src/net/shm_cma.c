@@ -12,7 +12,15 @@
  * Both are seq_cst, so either the peer sees the new generation or the owner
  * sees the key.  The lines lie in the owner's control memory, one per peer;
  * what a dead process left there is cleared once the process is really gone
- * (a stopped one may go on with its copy at any time).
+ * (a stopped one may go on with its copy at any time).  For the same reason a
+ * line whose peer is down goes to another process only then; contexts of one
+ * process may share it, because each clears only what it wrote.  A peer whose
+ * pid is not visible here (another pid namespace) cannot be seen to exit, and
+ * is told not to use CMA.
+ *
+ * Limits: the pid is the peer's address.  If it dies and its pid is used
+ * again before the control connection is seen to close, a copy could hit the
+ * new process, as with every user of CMA.
  */
 #include <errno.h>
 #include <limits.h>
@@ -27,7 +35,7 @@
 #include "net/shm.h"
 
 #define CALL_BYTES_MAX 0x7ffff000u /* the kernel's limit for one call */
-#define CALL_SEGS 256
+#define CALL_SEGS IOV_MAX
 #define FENCE_SLEEP_NS 50000
 
 void shm_cma_probe(struct shm_tp *tp, struct shm_peer *sp)
@@ -45,8 +53,9 @@ void shm_cma_probe(struct shm_tp *tp, struct shm_peer *sp)
 	if (tp->allowed[SHM_CMA] && !atomic_exchange(&tp->told, true))
 		ln_warn("reading a peer's memory directly (CMA) is not allowed "
 			"here (%s): ptrace_scope, seccomp or namespaces; "
-			"using the ring", n < 0 ? strerror(errno) :
-						  "another process answered");
+			"using %s", n < 0 ? strerror(errno) :
+					    "another process answered",
+			tp->allowed[SHM_RING] ? "the ring" : "the socket");
 }
 
 /* ---- lines ----------------------------------------------------------------------- */
@@ -58,14 +67,6 @@ static bool process_gone(const struct shm_owner *o)
 	if (o->pidfd >= 0)
 		return poll(&p, 1, 0) == 1;
 	return o->pid > 0 && kill(o->pid, 0) && errno == ESRCH;
-}
-
-static bool line_empty(struct shm_line *l)
-{
-	for (int k = 0; k < SHM_LINE_KEYS; k++)
-		if (atomic_load(&l->keys[k]))
-			return false;
-	return true;
 }
 
 static void line_free(struct shm_tp *tp, int i)
@@ -83,30 +84,36 @@ static void line_collect(struct shm_tp *tp, int i)
 {
 	struct shm_owner *o = &tp->owners[i];
 
-	if (o->used && o->orphan &&
-	    (line_empty(&tp->ctl->lines[i]) || process_gone(o)))
+	/* Without a pid nobody wrote there: see send_ours. */
+	if (o->used && o->orphan && (o->pid <= 0 || process_gone(o)))
 		line_free(tp, i);
 }
 
 /* A line of our control memory for a peer; -1: all are taken. */
 int shm_line_take(struct shm_tp *tp, const struct shm_peer *sp)
 {
+	struct shm_owner *o;
+	int line = -1;
+
 	for (int i = 0; i < SHM_LINES; i++) {
 		line_collect(tp, i);
-		if (tp->owners[i].used)
-			continue;
-		tp->owners[i].used = true;
-		tp->owners[i].orphan = false;
-		tp->owners[i].pid = sp->pid;
-		tp->owners[i].pidfd = -1;
-#ifdef SYS_pidfd_open
-		if (sp->pid > 0)
-			tp->owners[i].pidfd =
-				(int)syscall(SYS_pidfd_open, sp->pid, 0);
-#endif
-		return i;
+		o = &tp->owners[i];
+		if (o->used && o->orphan && o->pid == sp->pid) {
+			o->orphan = false;
+			return i;
+		}
+		if (!o->used && line < 0)
+			line = i;
 	}
-	return -1;
+	if (line < 0)
+		return -1;
+	o = &tp->owners[line];
+	*o = (struct shm_owner){ .used = true, .pid = sp->pid, .pidfd = -1 };
+#ifdef SYS_pidfd_open
+	if (sp->pid > 0)
+		o->pidfd = (int)syscall(SYS_pidfd_open, sp->pid, 0);
+#endif
+	return line;
 }
 
 void shm_line_drop(struct shm_tp *tp, struct shm_peer *sp)
@@ -224,20 +231,43 @@ static void place_advance(struct place *p, const struct ln_op *op, uint64_t n)
 	}
 }
 
-static int cma_error(const struct ln_op *op)
+static int cma_error(const struct ln_op *op, struct shm_peer *sp)
 {
-	struct shm_peer *sp = shm_rmem_peer(op->segs[0].rmem);
-
 	if (errno == ESRCH)
 		return ln_error(LUNE_ERR_PEER, "process %d is gone", sp->pid);
 	if (errno == EFAULT)
 		return ln_error(LUNE_ERR_INVAL,
 				"memory of an operation is not mapped, here or "
 				"at the peer");
-	if (errno == EPERM || errno == ENOSYS)
-		atomic_store(&sp->cma, 0);
+	if (errno != EPERM && errno != ENOSYS)
+		return ln_error_errno(LUNE_ERR_SYSTEM, "process_vm_%s",
+				      op->kind == LN_OP_PUT ? "writev"
+							    : "readv");
+	/* It worked when the route was chosen: the socket goes on. */
+	if (atomic_exchange(&sp->cma, 0))
+		ln_warn("CMA is not allowed any more (%s); using the socket",
+			strerror(errno));
 	return ln_error_errno(LUNE_ERR_UNSUPPORTED, "process_vm_%s",
 			      op->kind == LN_OP_PUT ? "writev" : "readv");
+}
+
+static ssize_t call_run(const struct call *c, const struct ln_op *op,
+			const struct shm_peer *sp)
+{
+	unsigned long n = (unsigned long)c->n;
+	ssize_t done;
+
+	if (!c->bytes)
+		return 0;
+	if (op->kind == LN_OP_PUT)
+		done = process_vm_writev(sp->pid, c->local, n, c->remote, n, 0);
+	else
+		done = process_vm_readv(sp->pid, c->local, n, c->remote, n, 0);
+	if (done == 0) {
+		errno = EFAULT;
+		return -1;
+	}
+	return done;
 }
 
 static int cma_calls(struct ln_op *op, struct shm_peer *sp, struct place *p,
@@ -247,19 +277,14 @@ static int cma_calls(struct ln_op *op, struct shm_peer *sp, struct place *p,
 	struct call c;
 
 	while (p->seg < op->nsegs && op->segs[p->seg].rmem == r) {
-		ssize_t n = 0;
+		ssize_t n;
 
+		if (atomic_load_explicit(&op->canceled, memory_order_relaxed))
+			return ln_error(LUNE_ERR_CANCELED, "canceled");
 		call_build(&c, op, p);
-		if (c.bytes && op->kind == LN_OP_PUT)
-			n = process_vm_writev(sp->pid, c.local,
-					      (unsigned long)c.n, c.remote,
-					      (unsigned long)c.n, 0);
-		else if (c.bytes)
-			n = process_vm_readv(sp->pid, c.local,
-					     (unsigned long)c.n, c.remote,
-					     (unsigned long)c.n, 0);
-		if (n < 0 || (n == 0 && c.bytes))
-			return cma_error(op);
+		n = call_run(&c, op, sp);
+		if (n < 0)
+			return cma_error(op, sp);
 		*bytes += (uint64_t)n;
 		place_advance(p, op, (uint64_t)n);
 		/* Only empty segments: place_advance passed them. */
@@ -280,6 +305,12 @@ int shm_cma_copy(struct ln_op *op, uint32_t *at, uint64_t *bytes)
 		rc = ln_error(LUNE_ERR_STALE, "the region was released");
 	else
 		rc = cma_calls(op, sp, &p, bytes);
+	/*
+	 * What was read while the key stood here was the region's: the owner
+	 * waits.  But if it gave up waiting, it must be told.
+	 */
+	if (!rc && atomic_load(r->gen) != r->gen_want)
+		rc = ln_error(LUNE_ERR_STALE, "the region was released");
 	atomic_store_explicit(hazard, 0, memory_order_release);
 	*at = p.seg;
 	ln_count(op->peer->net->counters, cma_bytes, *bytes - before);

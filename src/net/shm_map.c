@@ -2,12 +2,17 @@
 /*
  * Mapping a peer's regions.  The owner is asked for the region's memfd once;
  * the mapping is shared by all rmems of that key and goes with the last one.
+ * (Tickets that only let read have a mapping of their own, read-only.)
+ *
+ * Large mappings are populated by the poller in steps, between other work, so
+ * that neither heartbeats nor other peers wait for it.
  *
  * Released memory stays harmless here: its memfd is never used for another
  * region, so a late write touches pages that nobody reads, and the generation
  * in the owner's directory tells that it was late.
  */
 #include <errno.h>
+#include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -18,19 +23,28 @@
 
 #include "net/shm.h"
 
-static struct shm_map *map_find(struct shm_peer *sp, uint64_t key)
+#define STEP_BYTES (64u << 20)
+
+static bool wants_write(const struct ln_rmem *r)
+{
+	return r->rights & (LUNE_MEM_WRITE | LUNE_MEM_ATOMIC);
+}
+
+static struct shm_map *map_find(struct shm_peer *sp, uint64_t key,
+				bool writable)
 {
 	struct shm_map *m;
 
 	DL_FOREACH(sp->maps, m)
-		if (m->key == key)
+		if (m->key == key && m->writable == writable)
 			return m;
 	return NULL;
 }
 
 static int map_ask(struct shm_peer *sp, struct ln_rmem *r)
 {
-	struct ln_frame f = { .type = SHM_FRAME_FDREQ, .a = r->key };
+	struct ln_frame f = { .type = SHM_FRAME_FDREQ, .a = r->key,
+			      .index = wants_write(r) };
 	struct shm_map *m = ln_calloc(1, sizeof(*m));
 	int rc;
 
@@ -39,7 +53,7 @@ static int map_ask(struct shm_peer *sp, struct ln_rmem *r)
 	m->sp = sp;
 	m->key = r->key;
 	m->bytes = r->bytes;
-	m->writable = r->rights & (LUNE_MEM_WRITE | LUNE_MEM_ATOMIC);
+	m->writable = wants_write(r);
 	m->code = LUNE_ERR_AGAIN;
 	DL_APPEND(sp->maps, m);
 	rc = ln_link_send(sp->peer, &f, NULL, -1);
@@ -58,13 +72,17 @@ int shm_map_import(struct shm_peer *sp, struct ln_rmem *r)
 	int rc;
 
 	pthread_mutex_lock(&tp->lock);
-	m = map_find(sp, r->key);
+	m = map_find(sp, r->key, wants_write(r));
 	rc = m ? m->code : map_ask(sp, r);
-	if (m && !rc && (m->bytes < r->bytes ||
-			 (!m->writable &&
-			  r->rights & (LUNE_MEM_WRITE | LUNE_MEM_ATOMIC))))
+	if (m && rc && rc != LUNE_ERR_AGAIN) {
+		/* A refusal is not kept: the other modes are tried. */
+		DL_DELETE(sp->maps, m);
+		ln_free(m);
+		m = NULL;
+	}
+	if (m && !rc && m->bytes < r->bytes)
 		rc = LUNE_ERR_UNSUPPORTED;
-	if (!rc) {
+	if (m && !rc) {
 		m->refs++;
 		sp->refs++;
 		r->tp = m;
@@ -88,14 +106,34 @@ void shm_map_forget(struct shm_tp *tp, struct shm_map *m)
 	shm_peer_put(tp, sp);
 }
 
+/*
+ * The descriptor to hand out: one that cannot be mapped for writing where
+ * the region does not grant it.  `*mine`: close it.
+ */
+static int region_fd(const struct ln_region *r, bool *mine)
+{
+	char path[32];
+	int fd;
+
+	*mine = false;
+	if (r->rights & (LUNE_MEM_WRITE | LUNE_MEM_ATOMIC))
+		return r->fd;
+	snprintf(path, sizeof(path), "/proc/self/fd/%d", r->fd);
+	fd = open(path, O_RDONLY | O_CLOEXEC);
+	*mine = fd >= 0;
+	return fd; /* without /proc it goes another way */
+}
+
 /* A peer asks for the memfd behind a key. */
 int shm_map_request(struct ln_peer *p, const struct ln_frame *f,
 		    const void *body, int fd)
 {
-	struct ln_frame reply = { .type = SHM_FRAME_FDREP, .a = f->a };
+	struct ln_frame reply = { .type = SHM_FRAME_FDREP, .a = f->a,
+				  .index = f->index };
 	struct ln_access a = { .key = f->a };
-	struct ln_region *r;
-	int region_fd = -1;
+	struct ln_region *r = NULL;
+	bool mine = false;
+	int out = -1;
 	char *addr;
 	int rc;
 
@@ -103,17 +141,17 @@ int shm_map_request(struct ln_peer *p, const struct ln_frame *f,
 	if (fd >= 0)
 		close(fd);
 	rc = ln_mem_pin(p->net->mem, &a, &r, &addr);
-	if (!rc) {
-		region_fd = r->fd;
-		if (region_fd < 0)
-			rc = LUNE_ERR_UNSUPPORTED;
-	}
+	if (!rc && r->fd >= 0)
+		out = region_fd(r, &mine);
+	if (!rc && out < 0)
+		rc = LUNE_ERR_UNSUPPORTED;
 	reply.b = (uint64_t)(int64_t)rc;
 	/* Sending duplicates the descriptor, so the pin may go after it. */
-	if (ln_link_send(p, &reply, NULL, region_fd))
+	if (ln_link_send(p, &reply, NULL, out))
 		ln_debug("a peer left while it asked for memory");
-	if (rc != LUNE_ERR_STALE && rc != LUNE_ERR_ACCESS &&
-	    rc != LUNE_ERR_BOUNDS)
+	if (mine)
+		close(out);
+	if (r)
 		ln_mem_unpin(r);
 	return LUNE_OK;
 }
@@ -121,6 +159,7 @@ int shm_map_request(struct ln_peer *p, const struct ln_frame *f,
 static int map_it(struct shm_map *m, int fd)
 {
 	int prot = PROT_READ | (m->writable ? PROT_WRITE : 0);
+	int flags = MAP_SHARED | (m->bytes > STEP_BYTES ? 0 : MAP_POPULATE);
 	struct stat st;
 	void *p;
 
@@ -128,12 +167,65 @@ static int map_it(struct shm_map *m, int fd)
 		return ln_error(LUNE_ERR_PROTO,
 				"the memory of a region is shorter than its "
 				"ticket says");
-	p = mmap(NULL, m->bytes, prot, MAP_SHARED | MAP_POPULATE, fd, 0);
+	p = mmap(NULL, m->bytes, prot, flags, fd, 0);
 	if (p == MAP_FAILED)
 		return ln_error_errno(LUNE_ERR_NOMEM,
 				      "mapping %zu bytes of a peer", m->bytes);
 	m->addr = p;
-	return LUNE_OK;
+	return m->bytes > STEP_BYTES ? LUNE_ERR_AGAIN : LUNE_OK;
+}
+
+/* Where the kernel lacks MADV_POPULATE_* (before 5.14), read a byte a page. */
+static void populate(char *p, size_t bytes, bool writable)
+{
+	size_t page = (size_t)sysconf(_SC_PAGESIZE);
+
+#ifdef MADV_POPULATE_WRITE
+	if (!madvise(p, bytes,
+		     writable ? MADV_POPULATE_WRITE : MADV_POPULATE_READ))
+		return;
+#else
+	(void)writable;
+#endif
+	for (size_t i = 0; i < bytes; i += page)
+		(void)((volatile char *)p)[i];
+}
+
+static struct shm_map *map_unpopulated(struct shm_peer *sp)
+{
+	struct shm_map *m;
+
+	DL_FOREACH(sp->maps, m)
+		if (m->addr && m->code == LUNE_ERR_AGAIN)
+			return m;
+	return NULL;
+}
+
+int shm_map_progress(struct shm_peer *sp)
+{
+	struct ln_peer *p = sp->peer;
+	struct shm_tp *tp = shm_of(p->net);
+	struct shm_map *m;
+	size_t n;
+
+	pthread_mutex_lock(&tp->lock);
+	m = map_unpopulated(sp);
+	pthread_mutex_unlock(&tp->lock);
+	if (!m)
+		return 0;
+	/* Nobody but the poller frees or settles it while it is AGAIN. */
+	n = ln_min(m->bytes - m->populated, (size_t)STEP_BYTES);
+	populate(m->addr + m->populated, n, m->writable);
+	m->populated += n;
+	if (m->populated < m->bytes)
+		return 1;
+	pthread_mutex_lock(&tp->lock);
+	m->code = LUNE_OK;
+	pthread_mutex_unlock(&tp->lock);
+	atomic_fetch_sub(&tp->populating, 1);
+	ln_peer_pump(p);
+	ln_net_event(p->net);
+	return 1;
 }
 
 int shm_map_reply(struct ln_peer *p, const struct ln_frame *f,
@@ -147,15 +239,15 @@ int shm_map_reply(struct ln_peer *p, const struct ln_frame *f,
 	(void)body;
 	if (sp) {
 		pthread_mutex_lock(&tp->lock);
-		m = map_find(sp, f->a);
-		if (m && m->code == LUNE_ERR_AGAIN) {
+		m = map_find(sp, f->a, f->index);
+		if (m && m->code == LUNE_ERR_AGAIN && !m->addr) {
 			if (!code)
 				code = map_it(m, fd);
-			m->code = code;
+			if (m->addr && code)
+				atomic_fetch_add(&tp->populating, 1);
+			else
+				m->code = code ? LUNE_ERR_UNSUPPORTED : LUNE_OK;
 		}
-		/* A refusal is not kept: the other modes are tried. */
-		if (m && m->code && m->code != LUNE_ERR_AGAIN)
-			m->code = LUNE_ERR_UNSUPPORTED;
 		pthread_mutex_unlock(&tp->lock);
 	}
 	if (fd >= 0)

@@ -58,7 +58,8 @@ struct shm_ring {
 	bool closed;	     /* the peer is down */
 	struct ln_op *queue; /* utlist: not all pieces in slots yet */
 	struct ln_op *owner[SLOTS];
-	uint64_t owner_at[SLOTS], owner_seg[SLOTS];
+	/* What was asked for: the peer can change the slots. */
+	uint64_t owner_at[SLOTS], owner_seg[SLOTS], owner_bytes[SLOTS];
 	uint64_t filled, reaped, ops;
 	/* Target. */
 	uint64_t served, current;
@@ -84,6 +85,7 @@ static void slot_describe(struct shm_ring *g, struct ln_op *op,
 	g->owner[g->filled % SLOTS] = op;
 	g->owner_seg[g->filled % SLOTS] = op->at_seg;
 	g->owner_at[g->filled % SLOTS] = op->at_byte;
+	g->owner_bytes[g->filled % SLOTS] = n;
 }
 
 static void slot_last(struct shm_ring *g, const struct ln_op *op)
@@ -133,18 +135,20 @@ static void reap_one(struct shm_ring *g, struct ln_op **finished)
 	unsigned i = g->reaped % SLOTS;
 	struct slot *t = &g->mem->slots[i];
 	struct ln_op *op = g->owner[i];
+	uint64_t n = g->owner_bytes[i];
+	int code = ln_min(t->code, 0);
 
-	if (t->code && !op->code) {
-		op->code = t->code;
+	if (code && !op->code) {
+		op->code = code;
 		op->index = g->owner_seg[i];
 	}
 	/* What is behind the first failure does not count. */
 	if (!op->code) {
-		if (!(t->flags & SLOT_PUT) && t->bytes)
+		if (op->kind == LN_OP_GET && n)
 			memcpy(op->segs[g->owner_seg[i]].local +
 				       g->owner_at[i],
-			       g->mem->data[i], t->bytes);
-		op->bytes += t->bytes;
+			       g->mem->data[i], n);
+		op->bytes += n;
 	}
 	op->outstanding--;
 	if (op->at_seg >= op->nsegs && !op->outstanding)
@@ -282,17 +286,18 @@ static void serve_one(struct ln_net *net, struct shm_ring *g)
 		g->current = d.op;
 		g->current_code = LUNE_OK;
 	}
-	d.code = slot_copy(net, &d, g->mem->data[g->served % SLOTS]);
-	if (d.code)
+	/* Nothing of an operation is touched behind its first failure. */
+	if (!g->current_code) {
+		d.code = slot_copy(net, &d, g->mem->data[g->served % SLOTS]);
+		if (!d.code && (d.flags & SLOT_LAST) && (d.flags & SLOT_SIGNAL))
+			d.code = slot_signal(net, &d);
+		if (d.code == LUNE_ERR_STALE)
+			ln_count(net->counters, refused_stale, 1);
+		else if (d.code)
+			ln_count(net->counters, refused_access, 1);
 		g->current_code = d.code;
-	if (!g->current_code && (d.flags & SLOT_LAST) &&
-	    (d.flags & SLOT_SIGNAL))
-		d.code = slot_signal(net, &d);
-	if (d.code == LUNE_ERR_STALE)
-		ln_count(net->counters, refused_stale, 1);
-	else if (d.code)
-		ln_count(net->counters, refused_access, 1);
-	t->code = d.code;
+	}
+	t->code = g->current_code;
 	atomic_store_explicit(&t->state, DONE, memory_order_release);
 	g->served++;
 }
