@@ -14,7 +14,7 @@
 static const struct ln_boot_ops *const tables[] = {
 	&ln_self_ops, &ln_tcp_ops, &ln_torch_ops, &ln_pmix_ops,
 #ifdef LN_BOOT_HAVE_META
-	&ln_etcd_ops, &ln_elastic_ops,
+	&ln_fixed_ops, &ln_elastic_ops,
 #endif
 };
 static _Atomic unsigned generations[LN_ARRAY_SIZE(tables)];
@@ -24,7 +24,7 @@ static const char *scheme_of(const struct ln_boot_url *u)
 	/* The embedded service and etcd are one to us. */
 	if (strcmp(u->scheme, "etcd") && strcmp(u->scheme, "lune"))
 		return u->scheme;
-	return u->size ? "etcd" : "elastic";
+	return u->size ? "fixed" : "elastic";
 }
 
 static int find_table(struct ln_boot *b)

@@ -48,7 +48,7 @@ struct ln_boot_ops {
 	void (*close)(struct ln_boot *b, bool clean, uint64_t deadline);
 };
 extern const struct ln_boot_ops ln_self_ops, ln_tcp_ops, ln_torch_ops,
-	ln_pmix_ops, ln_etcd_ops, ln_elastic_ops;
+	ln_pmix_ops, ln_fixed_ops, ln_elastic_ops;
 
 struct ln_boot {
 	const struct ln_boot_ops *ops;

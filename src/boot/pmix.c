@@ -20,6 +20,13 @@
  *
  * Keys carry the generation, because PMIx keeps what was put for the life of
  * the job and a process may open more than one context.
+ *
+ * PMIx is initialized once and finalized when the process exits (atexit), not
+ * when a context is closed: a process that initializes it a second time is
+ * served badly (measured with Open MPI 4.1: records are lost in two runs of
+ * three, and the place on the node is not told).  A process that leaves by
+ * _exit() is taken for a failure by mpirun, as one with MPI would be.  A
+ * forked child does not finalize its parent's session.
  */
 #include "boot/internal.h"
 
@@ -27,7 +34,9 @@
 
 #include <pmix.h>
 #include <pthread.h>
+#include <stdlib.h>
 #include <time.h>
+#include <unistd.h>
 
 /* Time that the server gets over PMIX_TIMEOUT before we stop to wait. */
 #define GRACE_MS 2000
@@ -39,16 +48,12 @@
 
 _Static_assert(LN_CARD_MAX + 64 < VALUE_MAX, "a card fits a PMIx value");
 
-/*
- * The process's place on its node, found by its first bootstrap: after a
- * second PMIx_Init servers do not tell it any more.  -1: not known.
- */
-static _Atomic int local_rank = -1, local_size = -1;
-
-struct state {
+/* The one session with the server, from the first open to the exit. */
+static struct session {
+	pthread_mutex_t lock; /* guards the rest while it is set up */
+	pid_t pid;	      /* whose session it is; 0: none yet */
 	pmix_proc_t me;
-	bool inited;
-};
+} session = { .lock = PTHREAD_MUTEX_INITIALIZER };
 
 /* One non-blocking call; the waiter and the callback hold a reference each. */
 struct call {
@@ -187,7 +192,7 @@ static uint64_t limit_of(uint64_t deadline, int extra_ms)
 	return deadline + (uint64_t)extra_ms * 1000000;
 }
 
-static pmix_status_t fence(const struct state *s, uint64_t deadline)
+static pmix_status_t fence(uint64_t deadline)
 {
 	struct call *c = call_new();
 	bool collect = true;
@@ -198,7 +203,7 @@ static pmix_status_t fence(const struct state *s, uint64_t deadline)
 	if (!c)
 		return PMIX_ERR_NOMEM;
 	deadline = limit_of(deadline, 0);
-	PMIX_PROC_LOAD(&all, s->me.nspace, PMIX_RANK_WILDCARD);
+	PMIX_PROC_LOAD(&all, session.me.nspace, PMIX_RANK_WILDCARD);
 	PMIX_INFO_LOAD(&info[0], PMIX_COLLECT_DATA, &collect, PMIX_BOOL);
 	timeout_info(&info[1], deadline);
 	status = PMIx_Fence_nb(&all, 1, info, 2, on_fence, c);
@@ -214,7 +219,7 @@ static pmix_status_t fence(const struct state *s, uint64_t deadline)
  * What rank put under key; immediate: only what the server has now.  On
  * success *out is to be call_unref'ed.
  */
-static pmix_status_t get(const struct state *s, pmix_rank_t rank,
+static pmix_status_t get(pmix_rank_t rank,
 			 const char *key, uint64_t deadline, struct call **out)
 {
 	struct call *c = call_new();
@@ -226,7 +231,7 @@ static pmix_status_t get(const struct state *s, pmix_rank_t rank,
 	if (!c)
 		return PMIX_ERR_NOMEM;
 	deadline = limit_of(deadline, 0);
-	PMIX_PROC_LOAD(&who, s->me.nspace, rank);
+	PMIX_PROC_LOAD(&who, session.me.nspace, rank);
 	timeout_info(&info[0], deadline);
 	PMIX_INFO_LOAD(&info[1], PMIX_IMMEDIATE, &immediate, PMIX_BOOL);
 	status = PMIx_Get_nb(&who, key, info, 2, on_get, c);
@@ -241,15 +246,15 @@ static pmix_status_t get(const struct state *s, pmix_rank_t rank,
 	return status;
 }
 
-static int get_number(const struct state *s, const char *key, uint64_t deadline,
+static int get_number(const char *key, uint64_t deadline,
 		      int *out)
 {
 	struct call *c;
-	pmix_status_t status = get(s, PMIX_RANK_WILDCARD, key, deadline, &c);
+	pmix_status_t status = get(PMIX_RANK_WILDCARD, key, deadline, &c);
 
 	/* Local rank is kept with the process, sizes with the job. */
 	if (status != PMIX_SUCCESS)
-		status = get(s, s->me.rank, key, deadline, &c);
+		status = get(session.me.rank, key, deadline, &c);
 	if (status != PMIX_SUCCESS)
 		return ln_error(LUNE_ERR_BOOT, "PMIx server: no %s: %s", key,
 				PMIx_Error_string(status));
@@ -287,7 +292,6 @@ static int put(const struct ln_boot *b, const char *what, const void *p,
 /* After a fence that failed: name the ranks whose record is not there. */
 static int name_missing(const struct ln_boot *b, const char *key)
 {
-	const struct state *s = b->priv;
 	uint64_t deadline = ln_deadline(SEARCH_MS, 0);
 	bool *there = ln_calloc((size_t)b->info.size, sizeof(*there));
 	struct call *c;
@@ -299,7 +303,7 @@ static int name_missing(const struct ln_boot *b, const char *key)
 		there[i] = i == b->info.rank || ln_deadline_passed(deadline);
 		if (there[i])
 			continue;
-		there[i] = get(s, (pmix_rank_t)i, key, deadline, &c) ==
+		there[i] = get((pmix_rank_t)i, key, deadline, &c) ==
 			   PMIX_SUCCESS;
 		if (there[i])
 			call_unref(c);
@@ -318,7 +322,7 @@ static int name_missing(const struct ln_boot *b, const char *key)
 /* All ranks meet; key names what each has put before. */
 static int meet(const struct ln_boot *b, const char *key, uint64_t deadline)
 {
-	pmix_status_t status = fence(b->priv, deadline);
+	pmix_status_t status = fence(deadline);
 
 	if (status == PMIX_SUCCESS || status == PMIX_ERR_PARTIAL_SUCCESS)
 		return LUNE_OK;
@@ -347,7 +351,7 @@ static int share_key(struct ln_boot *b, uint64_t deadline)
 		rc = meet(b, name, deadline);
 	if (rc || b->have_key)
 		return rc;
-	status = get(b->priv, 0, name, ln_deadline(GET_MS, 0), &c);
+	status = get(0, name, ln_deadline(GET_MS, 0), &c);
 	if (status != PMIX_SUCCESS)
 		return ln_error(LUNE_ERR_BOOT,
 				"rank 0 of %d is gone: no job key from the "
@@ -362,14 +366,38 @@ static int share_key(struct ln_boot *b, uint64_t deadline)
 	return rc;
 }
 
-static int start(struct ln_boot *b)
+static void end_session(void)
 {
-	struct state *s = ln_calloc(1, sizeof(*s));
+	if (session.pid == getpid())
+		PMIx_Finalize(NULL, 0);
+}
+
+/* Under session.lock. */
+static int start_session(void)
+{
 	pmix_status_t status;
 
-	if (!s)
-		return LUNE_ERR_NOMEM;
-	b->priv = s;
+	if (session.pid == getpid())
+		return LUNE_OK;
+	if (session.pid)
+		return ln_error(LUNE_ERR_FORKED, "pmix: this is a forked child "
+						 "of a rank");
+	status = PMIx_Init(&session.me, NULL, 0);
+	if (status != PMIX_SUCCESS)
+		return ln_error(LUNE_ERR_BOOT, "PMIx_Init: %s",
+				PMIx_Error_string(status));
+	if (atexit(end_session)) {
+		PMIx_Finalize(NULL, 0);
+		return ln_error(LUNE_ERR_NOMEM, "atexit");
+	}
+	session.pid = getpid();
+	return LUNE_OK;
+}
+
+static int start(void)
+{
+	int rc;
+
 	if (!*ln_detect_text("PMIX_NAMESPACE"))
 		return ln_error(LUNE_ERR_BOOT, "pmix: PMIX_NAMESPACE is not "
 					       "set: start with mpirun, or "
@@ -378,49 +406,33 @@ static int start(struct ln_boot *b)
 		return ln_error(LUNE_ERR_BOOT,
 				"pmix: the workers of one torchrun share one "
 				"PMIX_RANK; use torch:");
-	status = PMIx_Init(&s->me, NULL, 0);
-	if (status != PMIX_SUCCESS)
-		return ln_error(LUNE_ERR_BOOT, "PMIx_Init: %s",
-				PMIx_Error_string(status));
-	s->inited = true;
-	return LUNE_OK;
-}
-
-static void find_place(const struct state *s, struct ln_boot_info *info,
-		       uint64_t deadline)
-{
-	int rank, size;
-
-	if (!get_number(s, PMIX_LOCAL_RANK, deadline, &rank) &&
-	    !get_number(s, PMIX_LOCAL_SIZE, deadline, &size)) {
-		atomic_store(&local_rank, rank);
-		atomic_store(&local_size, size);
-	}
-	info->local_rank = atomic_load(&local_rank);
-	info->local_size = atomic_load(&local_size);
+	pthread_mutex_lock(&session.lock);
+	rc = start_session();
+	pthread_mutex_unlock(&session.lock);
+	return rc;
 }
 
 static int pmix_open(struct ln_boot *b, uint64_t deadline)
 {
 	struct ln_boot_info *info = &b->info;
 	uint64_t soon = ln_deadline(GET_MS, 0);
-	struct state *s;
-	int rc = start(b);
+	int rc = start();
 
 	if (rc)
 		return rc;
-	s = b->priv;
 	soon = ln_min(soon, deadline);
-	rc = get_number(s, PMIX_JOB_SIZE, soon, &info->size);
+	rc = get_number(PMIX_JOB_SIZE, soon, &info->size);
 	if (rc)
 		return rc;
-	info->rank = (int)ln_min(s->me.rank, (pmix_rank_t)INT32_MAX);
+	info->rank = (int)ln_min(session.me.rank, (pmix_rank_t)INT32_MAX);
 	if (info->size < 1 || info->size > LN_BOOT_SIZE_MAX ||
 	    info->rank >= info->size)
 		return ln_error(LUNE_ERR_BOOT, "PMIx says rank %u of %d",
-				s->me.rank, info->size);
-	find_place(s, info, soon);
-	snprintf(info->job, sizeof(info->job), "%.127s", s->me.nspace);
+				session.me.rank, info->size);
+	if (get_number(PMIX_LOCAL_RANK, soon, &info->local_rank) ||
+	    get_number(PMIX_LOCAL_SIZE, soon, &info->local_size))
+		info->local_rank = info->local_size = -1;
+	snprintf(info->job, sizeof(info->job), "%.127s", session.me.nspace);
 	return share_key(b, deadline);
 }
 
@@ -438,7 +450,7 @@ static int pmix_exchange(struct ln_boot *b, const struct ln_boot_card *mine,
 		/* Collected by the fence, so at hand. */
 		uint64_t soon = ln_deadline(GET_MS, 0);
 
-		if (get(b->priv, (pmix_rank_t)i, name, soon, &c) !=
+		if (get((pmix_rank_t)i, name, soon, &c) !=
 		    PMIX_SUCCESS)
 			return ln_error(LUNE_ERR_BOOT,
 					"rank %d of %d left before the cards "
@@ -451,20 +463,14 @@ static int pmix_exchange(struct ln_boot *b, const struct ln_boot_card *mine,
 }
 
 /*
- * No fence here: leaving together would serve nobody, since cards are read by
- * then, and a fence is what could hang on a dead rank.  PMIx_Finalize tells
- * the server and waits for its answer for a limited time.
+ * Nothing to leave: the session lasts until the exit.  No fence either; cards
+ * are read by then, and a fence is what could hang on a dead rank.
  */
 static void pmix_close(struct ln_boot *b, bool clean, uint64_t deadline)
 {
-	struct state *s = b->priv;
-
+	(void)b;
 	(void)clean;
 	(void)deadline;
-	if (s && s->inited)
-		PMIx_Finalize(NULL, 0);
-	ln_free(s);
-	b->priv = NULL;
 }
 
 const struct ln_boot_ops ln_pmix_ops = {

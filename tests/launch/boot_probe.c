@@ -4,11 +4,13 @@
  * that everybody has the same key and the right cards, and says so in one line
  * on stdout.
  *
- *	boot_probe [-u URL] [-t MS] [-n WORLDS] [-k RANK] [-a RANK]
+ *	boot_probe [-u URL] [-t MS] [-n WORLDS] [-k RANK] [-a RANK] [-f RANK]
  *
  * -k: this rank kills itself between joining and exchanging; -a: this rank
  * never joins (it sleeps until the test ends it).  With either, the others
- * must get an error in time: they print it and exit with success.
+ * must get an error in time: they print it and exit with success.  -f:
+ * this rank fails after its first world in epoch 0, so that torchrun starts all
+ * again.
  */
 #include <signal.h>
 #include <stdlib.h>
@@ -18,7 +20,7 @@
 
 struct probe {
 	const char *url;
-	int timeout_ms, worlds, kill_rank, absent_rank;
+	int timeout_ms, worlds, kill_rank, absent_rank, fail_rank;
 	struct ln_config conf;
 };
 
@@ -91,6 +93,7 @@ static int one_world(const struct probe *p, int world)
 		       info->size, info->local_rank, info->local_size,
 		       (unsigned long long)info->epoch, info->url);
 	fflush(stdout);
+	bad |= rank == p->fail_rank && !info->epoch;
 	ln_boot_close(b, true, ln_deadline(5000, 0));
 	return bad;
 }
@@ -107,10 +110,10 @@ static int own_rank(void)
 int main(int argc, char **argv)
 {
 	struct probe p = { .timeout_ms = 60000, .worlds = 1, .kill_rank = -1,
-			   .absent_rank = -1 };
+			   .absent_rank = -1, .fail_rank = -1 };
 	int opt, bad = 0;
 
-	while ((opt = getopt(argc, argv, "u:t:n:k:a:")) != -1) {
+	while ((opt = getopt(argc, argv, "u:t:n:k:a:f:")) != -1) {
 		switch (opt) {
 		case 'u':
 			p.url = optarg;
@@ -126,6 +129,9 @@ int main(int argc, char **argv)
 			break;
 		case 'a':
 			p.absent_rank = atoi(optarg);
+			break;
+		case 'f':
+			p.fail_rank = atoi(optarg);
 			break;
 		default:
 			return 2;
