@@ -6,26 +6,30 @@
  *   <--tickets--  <--tickets--                  as it is here
  *
  * Each rank but the root registers its buffer for the time of the call, and
- * sends the tickets of the buffer and of its word of arrived blocks to the one
- * before it.  That one puts block after block, each adding 1 to the word.
+ * sends the tickets of the buffer and of its flags to the one before it.  That
+ * one puts block after block, each setting the block's flag to the sequence
+ * number of the call.  A flag per block, because puts may overtake each other.
  *
  * The chain begins with the root and is sorted by node, so that each node
  * boundary is crossed once.  Time (B + n - 2)(alpha + beta m / B) for B blocks.
  */
 #include "coll/coll.h"
 
-#define BLOCK_BYTES (512u << 10)
+#define BLOCK_BYTES (512u << 10) /* more where there are not enough flags */
+#define FLAGS 4096
 #define IN_FLIGHT 4
-#define TICKET_ROOM 1024
+#define TICKET_ROOM LUNE_TICKET_MAX
+/* To let go of memory that a member may be in the middle of writing. */
+#define RELEASE_MS 5000
 
 /* comm->coll: made with the first large broadcast, kept. */
 struct state {
-	lune_mem *words; /* one word: blocks that have arrived, ever */
+	lune_mem *flags; /* FLAGS words: the last call whose block b is here */
 };
 
 struct offer { /* from a rank to the one before it in the chain */
-	uint32_t buf_bytes, word_bytes;
-	uint8_t buf[TICKET_ROOM], word[TICKET_ROOM];
+	uint32_t buf_bytes, flags_bytes;
+	uint8_t buf[TICKET_ROOM], flags[TICKET_ROOM];
 };
 
 struct chain {
@@ -33,9 +37,8 @@ struct chain {
 	const struct ln_bcast *b;
 	int prev, next; /* ranks; -1: none */
 	lune_mem *mem;
-	lune_rmem *there, *word;
-	uint64_t base;	/* our word when we made the offer */
-	uint64_t blocks, sent;
+	lune_rmem *there, *flags;
+	uint64_t blocks, block_bytes;
 	lune_req *reqs[IN_FLIGHT];
 };
 
@@ -101,11 +104,14 @@ static int state_of(lune_comm *comm, struct state **out)
 		s = ln_calloc(1, sizeof(*s));
 		if (!s)
 			return LUNE_ERR_NOMEM;
-		rc = lune_mem_alloc(comm->ctx, 4096, NULL, &s->words);
+		rc = lune_mem_alloc(comm->ctx, FLAGS * sizeof(uint64_t), NULL,
+				    &s->flags);
 		if (rc) {
 			ln_free(s);
 			return rc;
 		}
+		/* The program does not know of it. */
+		atomic_fetch_add(&comm->ctx->own_regions, 1);
 		comm->coll = s;
 	}
 	*out = s;
@@ -119,8 +125,11 @@ static void coll_comm_close(lune_comm *comm)
 	if (!s)
 		return;
 	comm->coll = NULL;
-	if (lune_mem_release(s->words, LUNE_TIMEOUT_DEFAULT))
-		ln_warn("a communicator closes: %s", lune_last_error());
+	/* What cannot be let go now goes with the context. */
+	if (lune_mem_release(s->flags, 0))
+		ln_debug("a communicator closes: %s", lune_last_error());
+	else
+		atomic_fetch_sub(&comm->ctx->own_regions, 1);
 	ln_free(s);
 }
 
@@ -141,15 +150,14 @@ static int make_offer(struct chain *h)
 				       &h->mem);
 	if (rc)
 		return rc;
-	h->base = lune_signal_read(s->words, 0);
 	memset(&o, 0, sizeof(o));
 	rc = lune_mem_ticket(h->mem, o.buf, sizeof(o.buf), &n);
 	if (!rc)
-		rc = lune_mem_ticket(s->words, o.word, sizeof(o.word), &m);
+		rc = lune_mem_ticket(s->flags, o.flags, sizeof(o.flags), &m);
 	if (rc)
 		return rc;
 	o.buf_bytes = (uint32_t)n;
-	o.word_bytes = (uint32_t)m;
+	o.flags_bytes = (uint32_t)m;
 	return ln_inbox_send(comm, h->prev, &tag, &o, sizeof(o));
 }
 
@@ -164,33 +172,34 @@ static int take_offer(struct chain *h)
 	if (rc)
 		return rc;
 	if (r.bytes != sizeof(o) || o.buf_bytes > sizeof(o.buf) ||
-	    o.word_bytes > sizeof(o.word))
+	    o.flags_bytes > sizeof(o.flags))
 		return ln_error(LUNE_ERR_PROTO, "a broadcast's offer");
 	rc = lune_rmem_attach(ctx, o.buf, o.buf_bytes, &h->there);
 	if (!rc)
-		rc = lune_rmem_attach(ctx, o.word, o.word_bytes, &h->word);
+		rc = lune_rmem_attach(ctx, o.flags, o.flags_bytes, &h->flags);
 	return rc;
 }
 
 /* ---- blocks ----------------------------------------------------------------- */
 
 struct arrival {
-	const lune_mem *words;
-	uint64_t value;
+	const lune_mem *flags;
+	uint64_t block, seq;
 };
 
 static bool arrived(void *arg)
 {
 	const struct arrival *a = arg;
 
-	return lune_signal_read(a->words, 0) >= a->value;
+	return lune_signal_read(a->flags, a->block * sizeof(uint64_t)) ==
+	       a->seq;
 }
 
 static int await_block(struct chain *h, uint64_t block)
 {
 	lune_comm *comm = h->c->comm;
 	struct state *s = comm->coll;
-	struct arrival a = { s->words, h->base + block + 1 };
+	struct arrival a = { s->flags, block, h->c->seq };
 	struct ln_wait w = { .comm = comm, .rank = h->prev, .ready = arrived,
 			     .arg = &a };
 	int rc;
@@ -206,19 +215,29 @@ static int await_block(struct chain *h, uint64_t block)
 			"on to us, is gone", h->prev);
 }
 
+/* The next one has let go of its buffer: it has heard of a failure. */
+static int gave_up(const struct chain *h)
+{
+	return ln_error(LUNE_ERR_PEER, "rank %d has given the broadcast up",
+			h->next);
+}
+
 static int pass_block(struct chain *h, uint64_t block)
 {
-	uint64_t at = block * BLOCK_BYTES;
-	uint64_t n = ln_min((uint64_t)BLOCK_BYTES, h->b->bytes - at);
+	uint64_t at = block * h->block_bytes;
+	uint64_t n = ln_min(h->block_bytes, h->b->bytes - at);
 	lune_req **req = &h->reqs[block % IN_FLIGHT];
 	struct lune_op op = {
 		.req = req,
-		.signal = { .rmem = h->word, .value = 1,
-			    .how = LUNE_SIGNAL_ADD },
+		.signal = { .rmem = h->flags,
+			    .offset = block * sizeof(uint64_t),
+			    .value = h->c->seq, .how = LUNE_SIGNAL_SET },
 	};
 	int rc = lune_req_wait(req, left_ms(h->c), NULL);
 
-	return rc ? rc : lune_put(h->there, at, h->b->buf + at, n, &op);
+	if (!rc)
+		rc = lune_put(h->there, at, h->b->buf + at, n, &op);
+	return rc == LUNE_ERR_STALE ? gave_up(h) : rc;
 }
 
 static int chain_blocks(struct chain *h)
@@ -233,7 +252,7 @@ static int chain_blocks(struct chain *h)
 	}
 	for (int i = 0; i < IN_FLIGHT && !rc; i++)
 		rc = lune_req_wait(&h->reqs[i], left_ms(h->c), NULL);
-	return rc;
+	return rc == LUNE_ERR_STALE ? gave_up(h) : rc;
 }
 
 static void chain_fini(struct chain *h)
@@ -241,12 +260,12 @@ static void chain_fini(struct chain *h)
 	for (int i = 0; i < IN_FLIGHT; i++) {
 		if (h->reqs[i])
 			lune_req_cancel(h->reqs[i]);
-		(void)lune_req_wait(&h->reqs[i], LUNE_TIMEOUT_DEFAULT, NULL);
+		(void)lune_req_wait(&h->reqs[i], RELEASE_MS, NULL);
 	}
 	lune_rmem_detach(h->there);
-	lune_rmem_detach(h->word);
+	lune_rmem_detach(h->flags);
 	/* Nobody may write the caller's buffer once we return. */
-	if (h->mem && lune_mem_release(h->mem, LUNE_TIMEOUT_DEFAULT))
+	if (h->mem && lune_mem_release(h->mem, RELEASE_MS))
 		ln_warn("the buffer of a broadcast: %s", lune_last_error());
 }
 
@@ -256,7 +275,10 @@ int ln_bcast_chain(struct ln_coll *c, const struct ln_bcast *b)
 	char why[256];
 	int rc;
 
-	h.blocks = (b->bytes + BLOCK_BYTES - 1) / BLOCK_BYTES;
+	/* Never more blocks than flags. */
+	h.block_bytes = ln_max((uint64_t)BLOCK_BYTES,
+			       (b->bytes / FLAGS + 4096) / 4096 * 4096);
+	h.blocks = (b->bytes + h.block_bytes - 1) / h.block_bytes;
 	rc = chain_order(&h);
 	if (!rc && h.prev >= 0)
 		rc = make_offer(&h);

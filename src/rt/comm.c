@@ -53,10 +53,6 @@ static void enter(lune_ctx *ctx, lune_comm *comm)
 	pthread_mutex_lock(&ctx->lock);
 	comm->next = ctx->comms;
 	ctx->comms = comm;
-	/* Who dies from now on is counted by failure.c. */
-	for (int r = 0; comm->order && r < comm->size; r++)
-		if (ln_comm_dead(comm, r))
-			atomic_fetch_add(&comm->nfailed, 1);
 	pthread_mutex_unlock(&ctx->lock);
 	ln_deliver_early(comm);
 	pthread_mutex_unlock(&ctx->deliver);

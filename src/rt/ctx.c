@@ -57,7 +57,7 @@ int lune_ctx_close(lune_ctx *ctx, int timeout_ms)
 		return LUNE_OK;
 	LN_CTX_CHECK(ctx);
 	objects = atomic_load(&ctx->objects);
-	regions = ln_mem_count(ctx->mem);
+	regions = ln_mem_count(ctx->mem) - atomic_load(&ctx->own_regions);
 	if (objects || regions)
 		return ln_error(LUNE_ERR_BUSY, "%d communicators, queues, "
 				"windows or attached memories and %u memories "
@@ -118,7 +118,7 @@ static int open_net(lune_ctx *ctx)
 		.mem = ctx->mem,
 		.counters = &ctx->counters,
 		.manual = ctx->manual,
-		.cb = { ctx, ln_deliver_message, ln_failure_peer_down },
+		.cb = { .arg = ctx, .message = ln_deliver_message },
 	};
 	int rc;
 

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Who is dead, what that breaks, and waiting that notices.
+ * What a death breaks, and waiting that notices it.  Who is dead is written in
+ * the peer, by net, which also wakes all that wait.
  *
- * A collective fails on a member that waits for a dead one.  The others may
- * wait for living ones only, so the member that fails tells the members at
+ * A collective fails on a member that waits for a dead one or has something
+ * for it.  The others may deal with living ones only, so the member that fails tells the members at
  * distance 1, 2, 4, ... on both sides, and everybody who is told for the first
  * time does the same.  That takes log n hops and n log n messages, and it goes
  * round members that die meanwhile.
@@ -18,25 +19,6 @@
 #include "rt/rt.h"
 
 #define PING_MS 20
-
-/* ---- death ----------------------------------------------------------------- */
-
-void ln_failure_peer_down(void *arg, struct ln_peer *p)
-{
-	lune_ctx *ctx = arg;
-	int rank;
-
-	pthread_mutex_lock(&ctx->lock);
-	for (lune_comm *c = ctx->comms; c; c = c->next) {
-		if (!c->order)
-			continue;
-		rank = ln_comm_rank_of(c, p);
-		if (rank >= 0)
-			atomic_fetch_add(&c->nfailed, 1);
-	}
-	pthread_mutex_unlock(&ctx->lock);
-	ln_net_event(ctx->net);
-}
 
 /* ---- breaking -------------------------------------------------------------- */
 
@@ -111,19 +93,12 @@ int ln_failure_broken(lune_comm *comm)
 	return ln_error(code, "%s", comm->broken_why);
 }
 
-static int dead_rank(const lune_comm *comm)
-{
-	for (int r = 0; r < comm->size; r++)
-		if (ln_comm_dead(comm, r))
-			return r;
-	return -1;
-}
-
+/*
+ * Nobody asks here who is dead: a member may have done its part of this very
+ * collective, and left.  Whoever needs it will find out.
+ */
 int ln_failure_enter(lune_comm *comm, uint32_t *seq)
 {
-	char text[300];
-	int rank;
-
 	if (comm->elastic)
 		return ln_error(LUNE_ERR_UNSUPPORTED,
 				"collectives need fixed members: make them of "
@@ -132,13 +107,6 @@ int ln_failure_enter(lune_comm *comm, uint32_t *seq)
 		return ln_error(LUNE_ERR_PEER, "an earlier collective failed "
 				"(%s); go on with lune_comm_shrink",
 				comm->broken_why);
-	rank = atomic_load(&comm->nfailed) ? dead_rank(comm) : -1;
-	if (rank >= 0) {
-		ln_comm_rank_text(comm, rank, text, sizeof(text));
-		return ln_failure_break(comm,
-					ln_error(LUNE_ERR_PEER, "%s is gone",
-						 text), rank);
-	}
 	*seq = (uint32_t)++comm->coll_seq;
 	return LUNE_OK;
 }

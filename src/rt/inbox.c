@@ -131,10 +131,8 @@ int ln_inbox_send(lune_comm *comm, int to, const struct ln_tag *tag,
 	};
 	int rc = ln_send(comm, to, &m);
 
-	/* Who died is found by whoever waits for him. */
-	if (rc == LUNE_OK || rc == LUNE_ERR_PEER)
-		return LUNE_OK;
-	return ln_failure_break(comm, rc, to);
+	/* It cannot have left: it needs this to finish. */
+	return rc ? ln_failure_break(comm, rc, to) : LUNE_OK;
 }
 
 struct receiving {

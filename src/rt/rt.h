@@ -53,6 +53,7 @@ struct lune_ctx {
 	bool have_conf;	      /* conf is to be freed */
 	_Atomic bool forked;  /* set in the child of a fork */
 	_Atomic int objects;  /* comms, cqs, windows, rmems open: close refuses */
+	_Atomic unsigned own_regions; /* memories the program knows not of */
 	/*
 	 * Message handlers by channel, set before messages can arrive: rt's
 	 * own, and the layers' that are linked.
@@ -161,7 +162,6 @@ struct lune_comm {
 	_Atomic int size;
 	struct ln_peer **peers;	 /* by rank; NULL: hole.  References. */
 	struct ln_member *order; /* sorted by peer; NULL in an elastic one */
-	_Atomic int nfailed;	 /* not 0: a member is known to be dead */
 	uint64_t coll_seq;	 /* collectives started */
 	_Atomic int broken;	 /* code, once a collective failed */
 	char broken_why[192];	 /* set before broken */
@@ -288,7 +288,6 @@ void ln_inbox_fini(struct ln_inbox *b);
 
 /* ---- failure.c ------------------------------------------------------------------ */
 
-void ln_failure_peer_down(void *arg, struct ln_peer *p);
 /*
  * A collective failed here: mark the communicator and tell the other members.
  * Returns code.  Once broken it keeps its first code.
@@ -296,7 +295,7 @@ void ln_failure_peer_down(void *arg, struct ln_peer *p);
 int ln_failure_break(lune_comm *comm, int code, int blamed);
 /* The same, told by another member. */
 void ln_failure_told(lune_comm *comm, int from, int code, int blamed);
-/* First step of a collective: not broken, nobody dead; its sequence number. */
+/* First step of a collective: not broken; its sequence number. */
 int ln_failure_enter(lune_comm *comm, uint32_t *seq);
 /* Record the sentence of why it is broken; returns its code. */
 int ln_failure_broken(lune_comm *comm);
