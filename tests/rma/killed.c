@@ -61,6 +61,7 @@ static void everything_to_a_killed_peer_ends(struct rma *w)
 {
 	char *buf = calloc(1, BYTES);
 	struct lune_notify n = { .rank = w->n - 1 };
+	lune_req *req = NULL;
 	struct area a;
 	int64_t start;
 	int rc = 0;
@@ -88,7 +89,8 @@ static void everything_to_a_killed_peer_ends(struct rma *w)
 	CHECK_RC(rc, LUNE_ERR_PEER);
 	/* At once, from now on. */
 	CHECK_RC(keep_going(&a, 0, buf), LUNE_ERR_PEER);
-	CHECK_RC(lune_notify_send(w->comm, &n, NULL), LUNE_ERR_PEER);
+	rc = lune_notify_send(w->comm, &n, &(struct lune_op){ .req = &req });
+	CHECK_RC(rc ? rc : lune_req_wait(&req, WAIT_MS, NULL), LUNE_ERR_PEER);
 	use_each_other(&a, buf);
 	for (int r = 0; r < w->n; r++)
 		lune_rmem_detach(a.rmem[r]);

@@ -144,9 +144,9 @@ static void bad_calls_are_refused(struct rma *w)
 {
 	struct lune_notify n = { .rank = w->n };
 
-	CHECK_RC(lune_notify_send(w->comm, &n, NULL), LUNE_ERR_BOUNDS);
+	CHECK_RC(lune_notify_send(w->comm, &n, NULL), LUNE_ERR_INVAL);
 	n.rank = -1;
-	CHECK_RC(lune_notify_send(w->comm, &n, NULL), LUNE_ERR_BOUNDS);
+	CHECK_RC(lune_notify_send(w->comm, &n, NULL), LUNE_ERR_INVAL);
 	n.rank = 0;
 	n.bytes = LUNE_NOTIFY_MAX + 1;
 	CHECK_RC(lune_notify_send(w->comm, &n, NULL), LUNE_ERR_INVAL);
