@@ -330,8 +330,7 @@ static void thread_sleeps(struct ln_net *net, int *quiet)
 		if (ln_engine_poll(net, 0) <= 0)
 			break;
 	/* A peer that rings often shall not wake us each time. */
-	if (e->rung) {
-		e->rung = false;
+	if (atomic_exchange(&e->rung, false)) {
 		*quiet = QUIET_TICKS / 2;
 		if (atomic_exchange(&e->user_armed, false))
 			ln_net_ring_user(net);

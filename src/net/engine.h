@@ -17,7 +17,7 @@ struct ln_engine {
 	struct ln_timer *timers, tick;
 	_Atomic uint64_t next_timer; /* a lower bound; the thread peeks */
 	struct ln_grave *graves;
-	bool rung;
+	_Atomic bool rung;
 
 	pthread_mutex_t req_lock; /* a leaf; guards requests, req_* of peers */
 	struct ln_peer *requests;

@@ -387,8 +387,10 @@ bool ln_job_next(struct ln_stream *s)
 			      .total = j->total };
 	struct ln_piece *k = ln_wire_piece(s);
 
-	if (!k)
+	if (!k) {
+		ln_stream_break(s, "no memory");
 		return false;
+	}
 	if (j->code)
 		j->at = j->count;
 	else

@@ -233,7 +233,7 @@ void ln_wire_pull(struct ln_stream *s)
 	bool data = !control || l->nstreams <= 1;
 	bool more = true;
 
-	while (more && !(s->piece && s->piece->busy) &&
+	while (more && !s->broken && !(s->piece && s->piece->busy) &&
 	       ln_stream_queued(s) < LN_OUT_FILL) {
 		more = false;
 		if (control && l->msgq)

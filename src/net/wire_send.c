@@ -103,6 +103,25 @@ static bool put_start(struct ln_peer_link *l, struct ln_op *op, uint64_t slice)
 	return rc == LUNE_OK;
 }
 
+/*
+ * Nothing of the op went out: it ends.  Something did: only the peer can, by
+ * the end of its connection.
+ */
+static void op_fail(struct ln_stream *s, struct ln_op **q, struct ln_op *op,
+		    int code)
+{
+	struct ln_peer_link *l = s->peer->link;
+
+	if (op->outstanding || op->spare[LN_SPARE_SENT]) {
+		ln_stream_break(s, "no memory");
+		return;
+	}
+	DL_DELETE(*q, op);
+	if (op->spare[LN_SPARE_FLAGS] & LN_SPARE_STARTED)
+		ln_wire_slot_free(l, ln_wire_slot(l, op->id));
+	ln_wire_done(l, op, code);
+}
+
 bool ln_wire_put_next(struct ln_stream *s)
 {
 	struct ln_peer_link *l = s->peer->link;
@@ -112,7 +131,11 @@ bool ln_wire_put_next(struct ln_stream *s)
 	struct ln_piece *k = ln_wire_piece(s);
 	size_t meta;
 
-	if (!k || !put_start(l, op, slice))
+	if (!k) {
+		op_fail(s, &l->sendq, op, LUNE_ERR_NOMEM);
+		return false;
+	}
+	if (!put_start(l, op, slice))
 		return false;
 	f.op = op->id;
 	f.total = op->spare[LN_SPARE_TOTAL];
@@ -162,18 +185,26 @@ bool ln_wire_get_next(struct ln_stream *s)
 	struct ln_frame f = { .type = LN_FRAME_GET };
 	uint8_t descs[LN_DESCS_MAX * LN_DESC_BYTES];
 	struct iovec v = { descs, 0 };
+	int rc;
 
 	if (l->gets >= LN_JOBS_MAX)
 		return false;
-	if (!(op->spare[LN_SPARE_FLAGS] & LN_SPARE_STARTED) &&
-	    ln_wire_slot_take(l, op))
+	rc = op->spare[LN_SPARE_FLAGS] & LN_SPARE_STARTED
+		     ? LUNE_OK
+		     : ln_wire_slot_take(l, op);
+	if (rc == LUNE_ERR_AGAIN)
 		return false;
+	if (rc) {
+		op_fail(s, &l->getq, op, rc);
+		return true;
+	}
 	get_cut(op, &f, descs);
 	f.op = op->id;
 	v.iov_len = ln_frame_meta_bytes(&f);
-	if (ln_stream_queue(s, &f, &v, 1)) {
-		op->at_seg -= f.count;
-		return false;
+	rc = ln_stream_queue(s, &f, &v, 1);
+	if (rc) {
+		op_fail(s, &l->getq, op, rc);
+		return true;
 	}
 	l->gets++;
 	op->outstanding++;

@@ -21,6 +21,12 @@ net_tests += %D%/shm_modes
 net_tests += %D%/shm_release
 %C%_shm_release_SOURCES = %D%/shm_release.c $(net_pair)
 %C%_shm_release_LDADD = $(TEST_LIBS) $(NET_LIBS)
+net_tests += %D%/nomem
+%C%_nomem_SOURCES = %D%/nomem.c $(net_duo)
+%C%_nomem_LDADD = $(TEST_LIBS) $(NET_LIBS)
+net_tests += %D%/shm_faults
+%C%_shm_faults_SOURCES = %D%/shm_faults.c $(net_pair)
+%C%_shm_faults_LDADD = $(TEST_LIBS) $(NET_LIBS)
 check_PROGRAMS += $(net_tests)
 TESTS += $(net_tests)
 endif
