@@ -53,7 +53,7 @@ static void disown(struct node *n, const struct how *h, struct ln_region *r)
 		free(p);
 }
 
-/* ---- lists ------------------------------------------------------------------ */
+/* ---- lists --------------------------------------------------------------- */
 
 static const uint32_t counts[] = { 1, 2, 15, 16, 17, 255, 256, 257, 1023, 1024,
 				   1025, 5000, 100000 };
@@ -170,7 +170,7 @@ static void lists_of_any_length_arrive(void **state)
 					  60000), 0);
 }
 
-/* ---- large offsets and lengths -------------------------------------------------- */
+/* ---- large offsets and lengths ------------------------------------------- */
 
 #define SPARSE (6 * GIB)
 #define EDGE (4 * GIB)
@@ -308,7 +308,7 @@ static void operations_beyond_four_gib_are_whole(void **state)
 					  60000), 0);
 }
 
-/* ---- rights ------------------------------------------------------------------------ */
+/* ---- rights -------------------------------------------------------------- */
 
 /* Permissions of the mapping at an address, as the kernel has them. */
 static void mapping_is(const void *at, const char *perms)
@@ -451,7 +451,7 @@ static void cma_names_the_entry_that_is_not_mapped(void **state)
 	assert_int_equal(pair_run(hole_aimer, hole_owner, &hows[1], 30000), 0);
 }
 
-/* ---- signals and atomics --------------------------------------------------------- */
+/* ---- signals and atomics ------------------------------------------------- */
 
 #define ROUNDS 3000
 #define BLOCK 40000

@@ -50,7 +50,7 @@ static void words_set(void *p, uint64_t value)
 		((uint64_t *)p)[i] = value;
 }
 
-/* ---- the one that reads and writes ------------------------------------------ */
+/* ---- the one that reads and writes --------------------------------------- */
 
 static void check_read(const uint64_t *p, uint64_t round)
 {
@@ -118,7 +118,7 @@ static int aimer(int rank, int nranks, void *arg)
 	return 0;
 }
 
-/* ---- the owner ----------------------------------------------------------------- */
+/* ---- the owner ----------------------------------------------------------- */
 
 static uint64_t rolled = 88172645463325252ull;
 
