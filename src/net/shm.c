@@ -24,7 +24,7 @@
 
 #include "mem/alloc.h"
 
-/* ---- life -------------------------------------------------------------------- */
+/* ---- life ---------------------------------------------------------------- */
 
 static int shm_probe(struct ln_net *net, char *why, size_t cap)
 {
@@ -129,7 +129,7 @@ static bool shm_reaches(struct ln_net *net, const struct ln_card *card)
 	       card->node[1] == net->card.node[1] && *card->unix_name;
 }
 
-/* ---- peers --------------------------------------------------------------------- */
+/* ---- peers --------------------------------------------------------------- */
 
 void shm_peer_put(struct shm_tp *tp, struct shm_peer *sp)
 {
@@ -323,7 +323,7 @@ static int shm_on_evfd(struct ln_peer *p, const struct ln_frame *f,
 	return LUNE_OK;
 }
 
-/* ---- routes ---------------------------------------------------------------------- */
+/* ---- routes -------------------------------------------------------------- */
 
 struct shm_peer *shm_rmem_peer(const struct ln_rmem *r)
 {
@@ -393,7 +393,7 @@ static void shm_route_text(const struct ln_rmem *r, char *out, size_t cap)
 	snprintf(out, cap, "%s", names[r->mode]);
 }
 
-/* ---- progress ------------------------------------------------------------------------ */
+/* ---- progress ------------------------------------------------------------ */
 
 static int shm_progress(struct ln_net *net)
 {

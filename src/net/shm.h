@@ -112,12 +112,12 @@ static inline struct shm_peer *shm_peer_of(struct ln_peer *p)
 struct shm_peer *shm_rmem_peer(const struct ln_rmem *r);
 void shm_peer_put(struct shm_tp *tp, struct shm_peer *sp); /* tp->lock held */
 
-/* ---- shm_op.c --------------------------------------------------------------- */
+/* ---- shm_op.c ------------------------------------------------------------ */
 
 int shm_op_post(struct ln_op *op);
 void shm_op_cancel(struct ln_op *op);
 
-/* ---- shm_map.c -------------------------------------------------------------- */
+/* ---- shm_map.c ----------------------------------------------------------- */
 
 int shm_map_import(struct shm_peer *sp, struct ln_rmem *r);
 void shm_map_forget(struct shm_tp *tp, struct shm_map *m); /* tp->lock held */
@@ -128,7 +128,7 @@ int shm_map_reply(struct ln_peer *p, const struct ln_frame *f,
 /* Go on populating; number of steps done.  The poller's. */
 int shm_map_progress(struct shm_peer *sp);
 
-/* ---- shm_cma.c -------------------------------------------------------------- */
+/* ---- shm_cma.c ----------------------------------------------------------- */
 
 /* Try to read the peer's cookie. */
 void shm_cma_probe(struct shm_tp *tp, struct shm_peer *sp);
@@ -141,7 +141,7 @@ int shm_cma_fence(struct ln_net *net, struct ln_region *r, uint64_t deadline);
 int shm_line_take(struct shm_tp *tp, const struct shm_peer *sp);
 void shm_line_drop(struct shm_tp *tp, struct shm_peer *sp);
 
-/* ---- shm_ring.c ------------------------------------------------------------- */
+/* ---- shm_ring.c ---------------------------------------------------------- */
 
 /* Make our ring to the peer and hand it over. */
 int shm_ring_open(struct shm_peer *sp);

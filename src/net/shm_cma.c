@@ -58,7 +58,7 @@ void shm_cma_probe(struct shm_tp *tp, struct shm_peer *sp)
 			tp->allowed[SHM_RING] ? "the ring" : "the socket");
 }
 
-/* ---- lines ----------------------------------------------------------------------- */
+/* ---- lines --------------------------------------------------------------- */
 
 static bool process_gone(const struct shm_owner *o)
 {
@@ -158,7 +158,7 @@ int shm_cma_fence(struct ln_net *net, struct ln_region *r, uint64_t deadline)
 	return LUNE_OK;
 }
 
-/* ---- copying -------------------------------------------------------------------------- */
+/* ---- copying ------------------------------------------------------------- */
 
 /* Publish the key in our line of the owner's control memory. */
 static _Atomic uint64_t *hazard_take(struct shm_peer *sp, uint64_t key)

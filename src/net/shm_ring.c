@@ -66,7 +66,7 @@ struct shm_ring {
 	int current_code;
 };
 
-/* ---- the initiator -------------------------------------------------------------- */
+/* ---- the initiator ------------------------------------------------------- */
 
 static void slot_describe(struct shm_ring *g, struct ln_op *op,
 			  const struct ln_seg *s, uint64_t n)
@@ -230,7 +230,7 @@ void shm_ring_cancel(struct shm_peer *sp, struct ln_op *op)
 		ln_op_finish(op, LUNE_ERR_CANCELED, 0, 0);
 }
 
-/* ---- the target -------------------------------------------------------------------- */
+/* ---- the target ---------------------------------------------------------- */
 
 static int slot_copy(struct ln_net *net, struct slot *t, char *data)
 {
@@ -329,7 +329,7 @@ int shm_ring_progress(struct shm_peer *sp)
 	return n;
 }
 
-/* ---- life ---------------------------------------------------------------------------- */
+/* ---- life ---------------------------------------------------------------- */
 
 static struct shm_ring *ring_new(struct shared *mem)
 {
