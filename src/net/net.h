@@ -119,6 +119,8 @@ int ln_peer_connect(struct ln_peer *p);
 int ln_peer_connect_wait(struct ln_peer *p, uint64_t deadline);
 /* Declare dead from above (membership said so). */
 void ln_peer_kill(struct ln_peer *p, int code, const char *why);
+/* Dead, because it said goodbye (closed its context), not because it failed. */
+bool ln_peer_left(const struct ln_peer *p);
 /* Sentence for errors: "rank?/host/pid at address by transport". */
 void ln_peer_text(const struct ln_peer *p, char *out, size_t cap);
 

@@ -317,6 +317,14 @@ int ln_peer_connect_wait(struct ln_peer *p, uint64_t deadline)
 	return ln_peer_error(p, atomic_load(&p->link->unreached_code));
 }
 
+bool ln_peer_left(const struct ln_peer *p)
+{
+	/* Written before the state, by the poller. */
+	return atomic_load_explicit(&p->state, memory_order_acquire) ==
+		       LN_PEER_DEAD &&
+	       p->link->said_bye;
+}
+
 void ln_peer_text(const struct ln_peer *p, char *out, size_t cap)
 {
 	const struct ln_peer_link *l = p->link;

@@ -10,8 +10,10 @@ int lune_comm_failed(lune_comm *comm, int *ranks, int max, int *out)
 		return ln_error(LUNE_ERR_INVAL, "lune_comm_failed: NULL");
 	LN_CTX_CHECK(comm->ctx);
 	for (int r = 0; r < lune_comm_size(comm); r++) {
-		/* A hole never was, or is known to have been left. */
-		if (!ln_comm_peer(comm, r) || !ln_comm_dead(comm, r))
+		const struct ln_peer *p = ln_comm_peer(comm, r);
+
+		/* A hole, or it closed its context: no failure. */
+		if (!p || !ln_comm_dead(comm, r) || ln_peer_left(p))
 			continue;
 		if (n < max)
 			ranks[n] = r;
