@@ -258,14 +258,20 @@ static int lane_bound(struct lane *l)
 /* Give the oldest slots back: passed on, so the predecessor may refill. */
 static int retire_to(struct lane *l, uint64_t upto)
 {
+	uint64_t blocks = l->job->manifest.nblocks;
 	int rc = LUNE_OK;
 
 	while (l->retired < upto && !rc) {
 		rc = wait_sent(l, l->retired % CKPT_SLOTS);
-		if (!rc && l->prev)
+		if (rc)
+			return rc;
+		/* Nobody waits for the last ones: their receiver may have
+		 * let go of its words already. */
+		if (l->prev && l->retired + CKPT_SLOTS < blocks)
 			rc = lune_signal_add(l->prev, WORD_CREDIT, 1, NULL);
-		if (!rc)
-			l->retired++;
+		if (rc)
+			return ckpt_lune_error(rc, "giving a block back");
+		l->retired++;
 	}
 	return rc;
 }
