@@ -5,8 +5,8 @@
  * server (embedded).  Everything above knows this interface only.
  *
  * Keys are byte strings without NUL, 1 to LN_META_KEY_MAX; values are bytes,
- * 0 to LN_META_VALUE_MAX.  Every change of the store has a revision, counted
- * up from 1; a record knows the revision of its creation and of its last
+ * 0 to LN_META_VALUE_MAX.  Every change of the store has a revision, above 0
+ * and growing; a record knows the revision of its creation and of its last
  * change.  A record written with a lease disappears when the lease ends.
  *
  * Every call takes a deadline (absolute, base.h) and returns
@@ -40,7 +40,8 @@ struct ln_meta_record {
 
 /*
  * url: "etcd://host:port[,host:port...]" or "lune://host:port[,...]" (the
- * embedded server); a path after the host is a prefix put before every key.
+ * embedded server); a path after the host, "/" added, is a prefix put before
+ * every key; a query ("?...") is not looked at.
  * Does not fail when the service is down: the first call will tell.
  */
 int ln_meta_open(const char *url, struct ln_meta **out);
@@ -96,7 +97,7 @@ struct ln_meta_event {
 };
 /*
  * Every change of records with this prefix at revision >= from_rev, in order,
- * none lost, reconnecting underneath.
+ * none lost, reconnecting underneath.  from_rev is a list's revision + 1.
  */
 int ln_meta_watch_open(struct ln_meta *m, const char *prefix,
 		       uint64_t from_rev, struct ln_meta_watch **out);
