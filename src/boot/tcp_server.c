@@ -295,7 +295,10 @@ static int server_init(struct ln_rdv_server *s)
 	s->rank_conn = ln_calloc(n, sizeof(*s->rank_conn));
 	s->there = ln_calloc(n, sizeof(*s->there));
 	s->answer_by = ln_calloc(n, sizeof(*s->answer_by));
-	if (!s->cards || !s->rank_conn || !s->there || !s->answer_by)
+	s->polls_cap = n + LN_SERVER_STRANGERS + 2;
+	s->polls = ln_calloc(s->polls_cap, sizeof(*s->polls));
+	if (!s->cards || !s->rank_conn || !s->there || !s->answer_by ||
+	    !s->polls)
 		return LUNE_ERR_NOMEM;
 	s->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	if (s->wake_fd < 0)
@@ -326,6 +329,10 @@ int ln_rdv_server_start(const struct ln_rdv_server_opts *o,
 		return rc;
 	}
 	adopt(s, o->own_fd);
+	if (!s->conns) {
+		server_free(s);
+		return LUNE_ERR_NOMEM;
+	}
 	err = pthread_create(&s->thread, NULL, run, s);
 	if (err) {
 		while (s->conns)
