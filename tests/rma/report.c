@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What becomes of an operation: requests, queues, flush, LOCAL, ORDERED. */
+#include <lune/notify.h>
+
+#include "base/base.h"
 #include "tests/rma/suite.h"
 
 static void without_a_request_flush_waits(struct rma *w)
@@ -187,6 +190,48 @@ static void detaching_leaves_operations_alone(struct rma *w)
 	free(src);
 }
 
+static void a_round_of_everything(struct rma *w, struct area *a, char *buf)
+{
+	struct lune_iov v[3] = {
+		{ buf, 0, 100 }, { buf + 100, 500, 3000 }, { buf, 4000, 1 },
+	};
+	struct lune_notify n = { .rank = w->to, .bytes = 30 };
+	struct lune_atomic add = { LUNE_ATOMIC_FETCH_ADD, 1, 0 };
+	lune_req *req[4] = { NULL };
+	uint64_t old;
+
+	CHECK_OK(lune_put(a->there, 0, buf, 5000,
+			  &(struct lune_op){ .req = &req[0] }));
+	CHECK_OK(lune_get(a->there, 0, buf, 5000,
+			  &(struct lune_op){ .req = &req[1] }));
+	CHECK_OK(lune_putv(a->there, v, 3,
+			   &(struct lune_op){ .req = &req[2] }));
+	CHECK_OK(lune_atomic(a->there, 8, &add, &old,
+			     &(struct lune_op){ .req = &req[3] }));
+	CHECK_OK(lune_req_waitall(req, 4, WAIT_MS, NULL));
+	CHECK_OK(lune_notify_send(w->comm, &n, NULL));
+	CHECK_OK(lune_notify_recv(w->comm, WAIT_MS, &n));
+	CHECK_OK(lune_flush(w->comm, LUNE_ALL_RANKS, WAIT_MS));
+}
+
+static void nothing_is_allocated_after_warm_up(struct rma *w)
+{
+	char buf[5000];
+	struct area a;
+	uint64_t count;
+
+	memset(buf, 1, sizeof(buf));
+	area_open(w, sizeof(buf), &a);
+	for (int i = 0; i < 2000; i++)
+		a_round_of_everything(w, &a, buf);
+	ranks_barrier();
+	count = ln_alloc_count();
+	for (int i = 0; i < 1000; i++)
+		a_round_of_everything(w, &a, buf);
+	CHECK_EQ(ln_alloc_count(), count);
+	area_close(&a);
+}
+
 int main(void)
 {
 	static const struct rma_case cases[] = {
@@ -202,6 +247,8 @@ int main(void)
 		  .n = 2, .fn = ordered_puts_are_seen_in_order },
 		{ .name = "detaching leaves operations alone",
 		  .n = 2, .fn = detaching_leaves_operations_alone },
+		{ .name = "nothing is allocated after warm-up",
+		  .n = 2, .fn = nothing_is_allocated_after_warm_up },
 	};
 
 	return suite_run(cases, sizeof(cases) / sizeof(cases[0]));
