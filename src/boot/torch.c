@@ -129,11 +129,13 @@ static bool agent_serves(void)
 /* Connect to the agent's store; it runs already, but may be busy. */
 static int find_store(struct state *s, uint64_t deadline)
 {
-	uint64_t till = ln_deadline(PROBE_MS, 0);
+	int left = ln_deadline_left_ms(deadline);
+	/* The tcp rendezvous needs time, too. */
+	int limit = left < 0 ? PROBE_MS : ln_min(left / 3, PROBE_MS);
+	uint64_t till = ln_deadline(limit, 0);
 	char key[KEY_BYTES];
 	int rc;
 
-	till = ln_min(till, deadline);
 	key_of(s, "probe", key);
 	for (;;) {
 		rc = ln_store_open(s->host, s->port, key, till, &s->fd);
@@ -256,6 +258,17 @@ static int name_missing(struct ln_boot *b)
 				    "torchrun's store");
 	ln_free(there);
 	return rc;
+}
+
+/* What a lost or strange store is to the caller; others are said already. */
+static int store_error(const struct ln_boot *b, int rc)
+{
+	const struct state *s = b->priv;
+
+	if (rc != LUNE_ERR_PEER && rc != LUNE_ERR_PROTO)
+		return rc;
+	return ln_error_prefix(LUNE_ERR_BOOT, "torchrun's store at %s:%d",
+			       s->host, s->port);
 }
 
 static int append_log(const struct ln_boot *b, const uint8_t nonce[NONCE],
@@ -397,7 +410,8 @@ static int torch_open(struct ln_boot *b, uint64_t deadline)
 	}
 	snprintf(b->info.url, sizeof(b->info.url), "torch: (store %s:%d)",
 		 s->host, s->port);
-	return b->info.rank ? follow(b, deadline) : lead(b, deadline);
+	rc = b->info.rank ? follow(b, deadline) : lead(b, deadline);
+	return store_error(b, rc);
 }
 
 static int torch_exchange(struct ln_boot *b, const struct ln_boot_card *mine,
@@ -419,11 +433,8 @@ static int torch_exchange(struct ln_boot *b, const struct ln_boot_card *mine,
 		keys.count = ln_min(b->info.size - i, LN_STORE_BATCH);
 		rc = ln_store_get_cards(s->fd, &keys, deadline, &cards[i]);
 	}
-	if (rc)
-		rc = ln_error_prefix(LUNE_ERR_BOOT, "torchrun's store at %s:%d",
-				     s->host, s->port);
 	ln_bsock_close(&s->fd);
-	return rc;
+	return store_error(b, rc);
 }
 
 static void torch_close(struct ln_boot *b, bool clean, uint64_t deadline)
