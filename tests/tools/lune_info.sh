@@ -57,8 +57,8 @@ LUNE_NODE=n1 run 0 "a node's name"
 says out 'node *n1 (LUNE_NODE)'
 LUNE_NET_DEVICES=lo,nosuch0 run 0 "a filter with an unknown name"
 says err 'no network device nosuch0; there are '
-LUNE_BOOTSTRAP=tcp://127.0.0.1:9 run 0 "the reason of a bootstrap"
-says out '^bootstrap tcp://127.0.0.1:9'
+LUNE_BOOTSTRAP="tcp://127.0.0.1:9?rank=0&size=2?rank=0&size=2" run 0 "the reason of a bootstrap"
+says out '^bootstrap tcp://127.0.0.1:9?rank=0&size=2'
 says out 'because: .*LUNE_BOOTSTRAP'
 RANK=0 WORLD_SIZE=2 MASTER_ADDR=a MASTER_PORT=1 PMIX_NAMESPACE=x \
 	run 0 "torchrun before PMIx"
@@ -94,6 +94,22 @@ fi
 run 0 "the routes of a world of one" --routes
 says out '^routes of rank 0 of 1'
 says out ' self '
+
+# Two ranks, which LUNE_NODE puts on two nodes; $work/out is rank 0's.
+what="the routes of two nodes"
+port=$((21000 + $$ % 20000))
+: >"$work/err"
+LUNE_NODE=b LUNE_BOOTSTRAP="tcp://127.0.0.1:$port?rank=1&size=2" \
+	timeout 60 "$info" --routes >"$work/out1" 2>"$work/err1" &
+LUNE_NODE=a LUNE_BOOTSTRAP="tcp://127.0.0.1:$port?rank=0&size=2" \
+	timeout 60 "$info" --routes >"$work/out" 2>"$work/err" ||
+	fail "$what: rank 0 failed"
+wait $! || fail "$what: rank 1 failed"
+says out '^routes of rank 0 of 2'
+says out '^  1 .* b .* tcp  *tcp '
+says out '^     1  *tcp  *self$'
+[ ! -s "$work/out1" ] || fail "$what: rank 1 printed, too"
+echo "ok: $what"
 
 # ---- meta-serve
 run 1 "a key file that is missing" meta-serve --key-file "$work/none"
