@@ -19,3 +19,15 @@ noinst_LTLIBRARIES += %D%/libmeta.la
 	%D%/watch.c
 %C%_libmeta_la_CFLAGS = $(AM_CFLAGS)
 %C%_libmeta_la_LIBADD =
+if HAVE_ETCD
+%C%_libmeta_la_SOURCES += \
+	%D%/etcd.c \
+	%D%/etcd.h \
+	%D%/etcd_http.c \
+	%D%/etcd_http.h \
+	%D%/etcd_json.c \
+	%D%/etcd_json.h \
+	%D%/etcd_watch.c
+%C%_libmeta_la_CFLAGS += $(ETCD_CFLAGS) $(JANSSON_CFLAGS)
+%C%_libmeta_la_LIBADD += $(ETCD_LIBS) $(JANSSON_LIBS)
+endif

@@ -82,13 +82,21 @@ static void end(struct ln_meta_watch *w, int rc)
 	pthread_mutex_unlock(&w->lock);
 }
 
+/* Where calls are answered, else the next in turn. */
+static size_t next_endpoint(const struct ln_meta *m, size_t at)
+{
+	size_t hint = atomic_load_explicit(&m->endpoint, memory_order_relaxed);
+
+	return hint != at ? hint : (at + 1) % m->endpoint_count;
+}
+
 static void *follow(void *arg)
 {
 	struct ln_meta_watch *w = arg;
 	struct ln_meta *m = w->m;
 	size_t at = atomic_load_explicit(&m->endpoint, memory_order_relaxed);
-	int ms = BACKOFF_FIRST_MS, rc;
 	uint64_t begun, before;
+	int ms = BACKOFF_FIRST_MS, rc;
 
 	while (!atomic_load(&w->stop.on)) {
 		begun = ln_now_ns();
@@ -109,7 +117,7 @@ static void *follow(void *arg)
 		if (ln_meta_pause(&w->stop, ms))
 			break;
 		ms = ln_min(2 * ms, BACKOFF_MAX_MS);
-		at = (at + 1) % m->endpoint_count;
+		at = next_endpoint(m, at);
 	}
 	return NULL;
 }

@@ -5,6 +5,12 @@ meta_tests =
 meta_tests += %D%/embedded
 %C%_embedded_SOURCES = %D%/embedded.c $(META_SUITE)
 %C%_embedded_LDADD = $(TEST_LIBS) $(META_LIBS)
+if HAVE_ETCD
+META_ETCD = %D%/etcd_server.c %D%/etcd_server.h
+meta_tests += %D%/etcd
+%C%_etcd_SOURCES = %D%/etcd.c $(META_ETCD) $(META_SUITE)
+%C%_etcd_LDADD = $(TEST_LIBS) $(META_LIBS)
+endif
 check_PROGRAMS += $(meta_tests)
 TESTS += $(meta_tests)
 endif
