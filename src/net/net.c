@@ -158,7 +158,8 @@ static void peer_busy(struct ln_peer *p, void *arg)
 {
 	struct draining *d = arg;
 
-	if (atomic_load(&p->state) == LN_PEER_UP &&
+	/* Also while it is being connected to: somebody waits for that. */
+	if (atomic_load(&p->state) != LN_PEER_DEAD &&
 	    atomic_load(&p->posted) != atomic_load(&p->finished))
 		d->busy = true;
 }

@@ -117,6 +117,16 @@ void ln_agree_close(lune_comm *comm)
 	comm->agree = NULL;
 }
 
+bool ln_agree_used(const lune_comm *comm)
+{
+	const struct ln_agree *a = comm->agree;
+
+	for (int k = 0; a && a->n > 1 && k < LN_AGREE_KINDS; k++)
+		if (a->done[k])
+			return true;
+	return false;
+}
+
 /* The instance of seq, or NULL when that is long over.  Lock held. */
 static struct instance *instance(struct ln_agree *a, int kind, uint64_t seq)
 {

@@ -6,12 +6,19 @@
  * Invariants
  *  1. A communicator is in the list from the moment messages may be handed to
  *     it until it is freed; both ends of that are under ctx->deliver.
- *  2. peers[] of a fixed communicator never changes; slots of an elastic one
+ *  2. A closed communicator whose members agreed on something stays as a ghost:
+ *     one of them may not have heard of the result and ask for it.  A ghost
+ *     answers questions of agree.c and nothing else.
+ *  3. peers[] of a fixed communicator never changes; slots of an elastic one
  *     are filled with release and read with acquire.
+ *
+ * Limit: GHOSTS_MAX ghosts, then the oldest goes.
  */
 #include <stdlib.h>
 
 #include "rt/rt.h"
+
+#define GHOSTS_MAX 32
 
 static int by_peer(const void *a, const void *b)
 {
@@ -96,34 +103,76 @@ int ln_comm_open(lune_ctx *ctx, const struct ln_comm_how *how, lune_comm **out)
 	return LUNE_OK;
 }
 
-static void leave(lune_ctx *ctx, lune_comm *comm)
+/* Both locks held. */
+static void unlink_comm(lune_ctx *ctx, lune_comm *comm)
 {
 	struct lune_comm **at;
 
-	pthread_mutex_lock(&ctx->deliver);
-	pthread_mutex_lock(&ctx->lock);
 	for (at = &ctx->comms; *at != comm;)
 		at = &(*at)->next;
 	*at = comm->next;
+}
+
+/* One ghost too many, out of the list, or NULL.  Both locks held. */
+static lune_comm *surplus(lune_ctx *ctx)
+{
+	lune_comm *oldest = NULL;
+	int n = 0;
+
+	for (lune_comm *c = ctx->comms; c; c = c->next) {
+		if (!c->closed)
+			continue;
+		oldest = c;
+		n++;
+	}
+	if (n <= GHOSTS_MAX)
+		return NULL;
+	unlink_comm(ctx, oldest);
+	return oldest;
+}
+
+/* No handler sees it from now on.  What is to be freed, or NULL. */
+static lune_comm *leave(lune_ctx *ctx, lune_comm *comm, bool ghost)
+{
+	lune_comm *gone = comm;
+
+	pthread_mutex_lock(&ctx->deliver);
+	pthread_mutex_lock(&ctx->lock);
+	if (ghost) {
+		comm->closed = true;
+		gone = surplus(ctx);
+	} else {
+		unlink_comm(ctx, comm);
+	}
 	pthread_mutex_unlock(&ctx->lock);
 	ln_deliver_closed(ctx, &comm->id);
 	pthread_mutex_unlock(&ctx->deliver);
+	return gone;
 }
 
-void ln_comm_free(lune_comm *comm)
+static void layers_close(lune_comm *comm)
 {
-	if (!comm)
-		return;
-	leave(comm->ctx, comm);
 	if (&ln_layer_coll && ln_layer_coll.comm_close)
 		ln_layer_coll.comm_close(comm);
 	if (&ln_layer_notify && ln_layer_notify.comm_close)
 		ln_layer_notify.comm_close(comm);
+}
+
+void ln_comm_free(lune_comm *comm)
+{
+	bool ghost = comm && comm->closed;
+
+	if (!comm)
+		return;
+	leave(comm->ctx, comm, false);
+	if (!ghost)
+		layers_close(comm);
 	drop(comm);
 }
 
 void lune_comm_close(lune_comm *comm)
 {
+	lune_comm *gone;
 	lune_ctx *ctx;
 
 	/* A child must not touch what it shares with its parent. */
@@ -132,7 +181,14 @@ void lune_comm_close(lune_comm *comm)
 	ctx = comm->ctx;
 	if (comm == ctx->world || comm == ctx->self)
 		return;
-	ln_comm_free(comm);
+	if (ln_agree_used(comm)) {
+		gone = leave(ctx, comm, true);
+		layers_close(comm);
+		if (gone)
+			drop(gone);
+	} else {
+		ln_comm_free(comm);
+	}
 	atomic_fetch_sub(&ctx->objects, 1);
 }
 

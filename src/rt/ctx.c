@@ -31,8 +31,9 @@ static void ctx_undo(lune_ctx *ctx, uint64_t deadline, bool clean)
 {
 	ln_fork_unwatch(ctx);
 	ln_elastic_close(ctx);
-	ln_comm_free(ctx->world);
-	ln_comm_free(ctx->self);
+	/* The world, self, and ghosts. */
+	while (ctx->comms)
+		ln_comm_free(ctx->comms);
 	ln_net_close(ctx->net, deadline);
 	if (ctx->boot)
 		ln_boot_close(ctx->boot, clean, ln_now_ns() +

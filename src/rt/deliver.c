@@ -97,7 +97,9 @@ void ln_deliver_message(void *arg, struct ln_peer *from, int chan,
 		return;
 	pthread_mutex_lock(&ctx->deliver);
 	comm = ln_comm_find(ctx, &id);
-	if (comm && can_take(comm, from)) {
+	if (comm && comm->closed && chan != LN_CHAN_RT) {
+		/* Nobody reads it any more. */
+	} else if (comm && can_take(comm, from)) {
 		ctx->on_message[chan](ctx, from, args, body, bytes);
 	} else if (comm || !was_closed(ctx, &id)) {
 		memcpy(msg.args, args, sizeof(msg.args));
@@ -149,11 +151,16 @@ void ln_deliver_rt(struct lune_ctx *ctx, struct ln_peer *from,
 	lune_comm *comm = ln_comm_find(ctx, &id);
 	int rank = comm ? ln_comm_rank_of(comm, from) : -1;
 
+	uint64_t kind = args[3] >> 56;
+
 	if (rank < 0) {
 		ln_count(&ctx->counters, refused_proto, 1);
 		return;
 	}
-	switch (args[3] >> 56) {
+	/* A ghost only answers. */
+	if (comm->closed && kind != LN_RT_QUERY)
+		return;
+	switch (kind) {
 	case LN_RT_PING:
 		break;
 	case LN_RT_BREAK:

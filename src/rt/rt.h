@@ -170,6 +170,7 @@ struct lune_comm {
 	struct ln_elastic *elastic; /* membership thread and events, or NULL */
 	void *notify;		 /* rma's queue */
 	void *coll;		 /* coll's state */
+	bool closed;		 /* a ghost (comm.c); guarded by deliver */
 	struct lune_comm *next;
 };
 struct ln_member {
@@ -330,6 +331,8 @@ void ln_agree_message(lune_comm *comm, int from,
 		      uint32_t bytes);
 int ln_agree_open(lune_comm *comm);
 void ln_agree_close(lune_comm *comm);
+/* Something was decided here that a member may still have to ask for. */
+bool ln_agree_used(const lune_comm *comm);
 
 /* ---- elastic.c ------------------------------------------------------------------- */
 
