@@ -57,7 +57,7 @@ LUNE_NODE=n1 run 0 "a node's name"
 says out 'node *n1 (LUNE_NODE)'
 LUNE_NET_DEVICES=lo,nosuch0 run 0 "a filter with an unknown name"
 says err 'no network device nosuch0; there are '
-LUNE_BOOTSTRAP="tcp://127.0.0.1:9?rank=0&size=2?rank=0&size=2" run 0 "the reason of a bootstrap"
+LUNE_BOOTSTRAP="tcp://127.0.0.1:9?rank=0&size=2" run 0 "the reason of a bootstrap"
 says out '^bootstrap tcp://127.0.0.1:9?rank=0&size=2'
 says out 'because: .*LUNE_BOOTSTRAP'
 RANK=0 WORLD_SIZE=2 MASTER_ADDR=a MASTER_PORT=1 PMIX_NAMESPACE=x \
