@@ -11,7 +11,8 @@
  *	     DECISION(dead, votes) -->  done
  *
  * When the leader dies the next one asks again.  Who has decided answers a
- * QUERY with the DECISION instead, so a decision that reached any survivor is
+ * QUERY with the DECISION instead; and who waits for a leader that may have
+ * heard the decision of the one before, and gone on, ASKs for it.  So a decision that reached any survivor is
  * the decision of all.  A member listens to the highest leader that asked it
  * and to no lower one after that: a leader decides only when every member that
  * it believes to be alive has promised that.
@@ -161,10 +162,12 @@ static uint64_t arg3(enum ln_rt_kind rt, int kind, uint32_t part)
 	return (uint64_t)rt << 56 | (uint64_t)kind << 48 | part;
 }
 
-static void send_query(lune_comm *comm, const struct what *w, int to)
+/* QUERY or ASK */
+static void send_bare(lune_comm *comm, const struct what *w, int to,
+		      enum ln_rt_kind rt)
 {
 	struct ln_msg m = { .chan = LN_CHAN_RT, .arg2 = w->seq,
-			    .arg3 = arg3(LN_RT_QUERY, w->kind, 0) };
+			    .arg3 = arg3(rt, w->kind, 0) };
 
 	(void)ln_send(comm, to, &m);
 }
@@ -226,6 +229,20 @@ static void got_query(lune_comm *comm, int from, const struct what *w)
 		send_vote(comm, w, from, mine);
 }
 
+static void got_ask(lune_comm *comm, int from, const struct what *w)
+{
+	struct ln_agree *a = comm->agree;
+	struct instance *in;
+	bool decided;
+
+	pthread_mutex_lock(&a->lock);
+	in = instance(a, w->kind, w->seq);
+	decided = in && in->decided;
+	pthread_mutex_unlock(&a->lock);
+	if (decided)
+		send_decision(comm, w, from, in->blob);
+}
+
 static void got_vote(lune_comm *comm, int from, const struct what *w,
 		     const uint8_t *body)
 {
@@ -281,6 +298,9 @@ void ln_agree_message(lune_comm *comm, int from,
 	switch (args[3] >> 56) {
 	case LN_RT_QUERY:
 		got_query(comm, from, &w);
+		break;
+	case LN_RT_ASK:
+		got_ask(comm, from, &w);
 		break;
 	case LN_RT_VOTE:
 		if (bytes == VOTE_BYTES + comm->agree->map_bytes)
@@ -380,7 +400,8 @@ static int lead(struct part *p, uint64_t deadline)
 	for (;;) {
 		for (int r = 0; r < p->comm->size; r++)
 			if (!has_voted(p, r) && !ln_comm_dead(p->comm, r))
-				send_query(p->comm, &p->w, r);
+				send_bare(p->comm, &p->w, r,
+					  LN_RT_QUERY);
 		rc = ln_failure_wait(&w, ln_min(deadline, ln_now_ns() +
 						RETRY_MS * 1000000u));
 		if (!rc)
@@ -403,10 +424,20 @@ static int follow(struct part *p, int leader, uint64_t deadline)
 			     .ready = is_decided, .arg = p,
 			     .unbreakable = true };
 	char text[300];
-	int rc = ln_failure_wait(&w, deadline);
+	int rc;
 
-	if (rc != LUNE_ERR_TIMEOUT)
-		return rc;
+	/* Not the first leader: it may be through already. */
+	if (leader)
+		send_bare(p->comm, &p->w, leader, LN_RT_ASK);
+	for (;;) {
+		rc = ln_failure_wait(&w, ln_min(deadline, ln_now_ns() +
+						RETRY_MS * 1000000u));
+		if (rc != LUNE_ERR_TIMEOUT)
+			return rc;
+		if (ln_deadline_passed(deadline))
+			break;
+		send_bare(p->comm, &p->w, leader, LN_RT_ASK);
+	}
 	ln_comm_rank_text(p->comm, leader, text, sizeof(text));
 	return ln_error(rc, "%s, who collects the votes, did not decide in "
 			"time", text);

@@ -158,7 +158,7 @@ void ln_deliver_rt(struct lune_ctx *ctx, struct ln_peer *from,
 		return;
 	}
 	/* A ghost only answers. */
-	if (comm->closed && kind != LN_RT_QUERY)
+	if (comm->closed && kind != LN_RT_QUERY && kind != LN_RT_ASK)
 		return;
 	switch (kind) {
 	case LN_RT_PING:
@@ -168,6 +168,7 @@ void ln_deliver_rt(struct lune_ctx *ctx, struct ln_peer *from,
 				(int)(int32_t)args[3]);
 		break;
 	case LN_RT_QUERY:
+	case LN_RT_ASK:
 	case LN_RT_VOTE:
 	case LN_RT_DECISION:
 		if (comm->agree)

@@ -242,7 +242,7 @@ void ln_deliver_rt(struct lune_ctx *ctx, struct ln_peer *from,
 enum ln_rt_kind {
 	LN_RT_PING = 1,	/* only to see whether it arrives */
 	LN_RT_BREAK,	/* a collective failed: args[2] code, rank to blame */
-	LN_RT_QUERY, LN_RT_VOTE, LN_RT_DECISION, /* agree.c */
+	LN_RT_QUERY, LN_RT_ASK, LN_RT_VOTE, LN_RT_DECISION, /* agree.c */
 	LN_RT_TAGGED,	/* for the inbox */
 };
 struct ln_msg {
