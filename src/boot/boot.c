@@ -11,11 +11,12 @@
  */
 #include "boot/internal.h"
 
+/* Cleaning up after the deadline of an open that failed may take this long. */
+#define GIVE_UP_MS 1000
+
 static const struct ln_boot_ops *const tables[] = {
 	&ln_self_ops, &ln_tcp_ops, &ln_torch_ops, &ln_pmix_ops,
-#ifdef LN_BOOT_HAVE_META
 	&ln_fixed_ops, &ln_elastic_ops,
-#endif
 };
 static _Atomic unsigned generations[LN_ARRAY_SIZE(tables)];
 
@@ -40,6 +41,16 @@ static int find_table(struct ln_boot *b)
 			b->info.url);
 }
 
+/* Take back what a failed open did, without losing its sentence. */
+static void give_up(struct ln_boot *b)
+{
+	char why[1024];
+
+	snprintf(why, sizeof(why), "%s", lune_last_error());
+	b->ops->close(b, false, ln_deadline(GIVE_UP_MS, 0));
+	ln_error_set(why);
+}
+
 static int open_chosen(struct ln_boot *b, const char *url, uint64_t deadline)
 {
 	int rc = ln_detect_url(b->conf, url, &b->info);
@@ -55,7 +66,7 @@ static int open_chosen(struct ln_boot *b, const char *url, uint64_t deadline)
 	ln_info("bootstrap %s, because %s", b->info.url, b->info.why);
 	rc = b->ops->open(b, deadline);
 	if (rc)
-		b->ops->close(b, false, deadline);
+		give_up(b);
 	return rc;
 }
 

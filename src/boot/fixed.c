@@ -47,6 +47,8 @@ struct state {
 	char cards[LN_WORLD_KEY_MAX];
 	char all[LN_WORLD_KEY_MAX];   /* prefix of both */
 	char holder[128]; /* of the rank that we want, for messages */
+	/* Others may be about to ask who was there: leave our record. */
+	bool linger;
 };
 
 static int run_unpack(const struct ln_meta_record *r, struct run *out)
@@ -369,6 +371,7 @@ static int explain(struct ln_boot *b, int rc, bool *there)
 	struct state *s = b->priv;
 	uint64_t rev, soon = ln_deadline(CLOSE_MS, 0);
 
+	s->linger = true;
 	if (b->info.rank < 0 && *s->holder)
 		return ln_error(LUNE_ERR_TIMEOUT, "%s", s->holder);
 	if (!*s->ranks || list_ranks(b, s->ranks, soon, there, &rev))
@@ -553,8 +556,8 @@ static void fixed_close(struct ln_boot *b, bool clean, uint64_t deadline)
 		s->run.phase = FINISHED;
 		run_write(s, &s->run, soon);
 	}
-	/* What failed leaves no trace; see the top for what succeeded. */
-	if (s->lease && !b->exchanged)
+	/* What succeeded lingers, too: see the top. */
+	if (s->lease && !b->exchanged && !s->linger)
 		ln_meta_lease_close(s->m, s->lease, soon);
 	if (s->m)
 		ln_meta_close(s->m);

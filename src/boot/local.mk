@@ -5,6 +5,8 @@ noinst_LTLIBRARIES += %D%/libboot.la
 	%D%/boot.h \
 	%D%/bsock.c \
 	%D%/detect.c \
+	%D%/elastic.c \
+	%D%/fixed.c \
 	%D%/internal.h \
 	%D%/key.c \
 	%D%/pmix.c \
@@ -19,6 +21,8 @@ noinst_LTLIBRARIES += %D%/libboot.la
 	%D%/tcpstore.c \
 	%D%/tcpstore.h \
 	%D%/torch.c \
-	%D%/url.c
+	%D%/url.c \
+	%D%/world.c \
+	%D%/world.h
 %C%_libboot_la_CFLAGS = $(AM_CFLAGS) $(PMIX_CFLAGS)
 %C%_libboot_la_LIBADD = $(PMIX_LIBS)

@@ -13,6 +13,15 @@ boot_tests += %D%/torch
 boot_tests += %D%/url
 %C%_url_SOURCES = %D%/url.c
 %C%_url_LDADD = $(TEST_LIBS) $(BOOT_LIBS)
+BOOT_WORLDS = %D%/worlds.c %D%/worlds.h %D%/world.h
+boot_tests += %D%/worlds_embedded
+%C%_worlds_embedded_SOURCES = %D%/worlds_embedded.c $(BOOT_WORLDS)
+%C%_worlds_embedded_LDADD = $(TEST_LIBS) $(BOOT_LIBS)
+if HAVE_ETCD
+boot_tests += %D%/worlds_etcd
+%C%_worlds_etcd_SOURCES = %D%/worlds_etcd.c $(BOOT_WORLDS) $(META_ETCD)
+%C%_worlds_etcd_LDADD = $(TEST_LIBS) $(BOOT_LIBS)
+endif
 check_PROGRAMS += $(boot_tests)
 TESTS += $(boot_tests)
 VALGRIND_TESTS += %D%/detect %D%/url
