@@ -105,8 +105,10 @@ void ln_conn_drop(struct ln_conn *c, int code, const char *why)
 		return;
 	}
 	/* What the end of the connection means depends on how far we were. */
-	if (code == LUNE_ERR_PEER && c->step == STEP_PROOF)
+	if (code == LUNE_ERR_PEER && c->step == STEP_PROOF) {
 		code = LUNE_ERR_AUTH;
+		why = "it refused our proof of the job key";
+	}
 	ln_peer_ref(p);
 	ln_connect_failed(c, code, why);
 	ln_conn_free(c);

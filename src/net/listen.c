@@ -136,6 +136,9 @@ static int listen_on(struct ln_net *net, int which, struct sockaddr_storage *a,
 		return LUNE_ERR_UNSUPPORTED;
 	if (which == SOCK_V6)
 		setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &one, sizeof(one));
+	/* A port of one's own choice may have old connections in TIME_WAIT. */
+	if (which != SOCK_UNIX && net->conf->tcp_port)
+		setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof(one));
 	if (bind(fd, (struct sockaddr *)a, len) || listen(fd, BACKLOG) ||
 	    getsockname(fd, (struct sockaddr *)a, &n)) {
 		ln_error_errno(LUNE_ERR_SYSTEM, "listening on port %d",
@@ -188,6 +191,9 @@ int ln_listen_tcp(struct ln_net *net, int *port4, int *port6)
 	rc6 = listen_on(net, SOCK_V6, &a, sizeof(*v6));
 	if (!rc6)
 		*port6 = ntohs(v6->sin6_port);
+	/* A port that was asked for must not be another's in one family. */
+	if (port && (rc4 == LUNE_ERR_SYSTEM || rc6 == LUNE_ERR_SYSTEM))
+		return LUNE_ERR_SYSTEM;
 	return rc4 && rc6 ? rc4 : LUNE_OK;
 }
 

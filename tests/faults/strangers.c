@@ -203,7 +203,8 @@ static int keys(int rank, int n, void *arg)
 	if (!rc)
 		rc = lune_req_wait(&req, 10000, NULL);
 	CHECK_RC(rc, LUNE_ERR_AUTH);
-	CHECK(strstr(lune_last_error(), "key"));
+	CHECK_MSG(strstr(lune_last_error(), "key"), "it only says: %s",
+		  lune_last_error());
 	lune_rmem_detach(r);
 	ranks_barrier();
 	return lune_ctx_close(ctx, 1000);
