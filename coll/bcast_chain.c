@@ -49,7 +49,7 @@ static int left_ms(const struct ln_coll *c)
 	return ms < 0 ? LUNE_FOREVER : ms;
 }
 
-/* ---- the order ------------------------------------------------------------- */
+/* ---- the order ---------------------------------------------------------- */
 
 static bool same_node(lune_comm *comm, int a, int b)
 {
@@ -93,7 +93,7 @@ static int chain_order(struct chain *h)
 	return LUNE_OK;
 }
 
-/* ---- offers ---------------------------------------------------------------- */
+/* ---- offers ------------------------------------------------------------- */
 
 static int state_of(lune_comm *comm, struct state **out)
 {
@@ -180,7 +180,7 @@ static int take_offer(struct chain *h)
 	return rc;
 }
 
-/* ---- blocks ----------------------------------------------------------------- */
+/* ---- blocks ------------------------------------------------------------- */
 
 struct arrival {
 	const lune_mem *flags;

@@ -91,7 +91,8 @@ int lune_allgather(lune_comm *comm, const void *send, size_t bytes, void *recv,
 		return ln_error(LUNE_ERR_INVAL, "no communicator or buffer");
 	LN_CTX_CHECK(comm->ctx);
 	if (__builtin_mul_overflow(bytes, (size_t)lune_comm_size(comm), &all))
-		return ln_error(LUNE_ERR_INVAL, "%zu bytes of each rank", bytes);
+		return ln_error(LUNE_ERR_INVAL, "%zu bytes of each rank",
+				bytes);
 	deadline = ln_deadline(timeout_ms, (int)comm->ctx->conf.timeout);
 	if (bytes <= LN_GATHER_MAX)
 		return ln_comm_allgather(comm, send, bytes, recv, deadline);

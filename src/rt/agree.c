@@ -12,10 +12,11 @@
  *
  * When the leader dies the next one asks again.  Who has decided answers a
  * QUERY with the DECISION instead; and who waits for a leader that may have
- * heard the decision of the one before, and gone on, ASKs for it.  So a decision that reached any survivor is
- * the decision of all.  A member listens to the highest leader that asked it
- * and to no lower one after that: a leader decides only when every member that
- * it believes to be alive has promised that.
+ * heard the decision of the one before, and gone on, ASKs for it.  So a
+ * decision that reached any survivor is the decision of all.  A member listens
+ * to the highest leader that asked it and to no lower one after that: a leader
+ * decides only when every member that it believes to be alive has promised
+ * that.
  *
  * Invariants
  *  1. seq counts the decided agreements of a kind.  To decide seq + 1 all the
@@ -58,7 +59,7 @@ struct ln_agree {
 	uint8_t *memory;
 };
 
-/* ---- memory ---------------------------------------------------------------- */
+/* ---- memory ------------------------------------------------------------- */
 
 static uint8_t *cut(uint8_t **at, size_t bytes)
 {
@@ -150,7 +151,7 @@ static struct instance *instance(struct ln_agree *a, int kind, uint64_t seq)
 	return in;
 }
 
-/* ---- messages -------------------------------------------------------------- */
+/* ---- messages ----------------------------------------------------------- */
 
 struct what {
 	enum ln_agree_kind kind;
@@ -312,7 +313,7 @@ void ln_agree_message(lune_comm *comm, int from,
 	ln_net_event(comm->ctx->net);
 }
 
-/* ---- taking part ------------------------------------------------------------- */
+/* ---- taking part -------------------------------------------------------- */
 
 struct part {
 	lune_comm *comm;

@@ -52,7 +52,7 @@ static int make(const struct making *m, lune_comm **out)
 	return rc;
 }
 
-/* ---- dup and split ----------------------------------------------------------- */
+/* ---- dup and split ------------------------------------------------------ */
 
 static int check_votes(lune_comm *comm, const struct ln_decision *d, int what)
 {
@@ -147,7 +147,7 @@ int lune_comm_split(lune_comm *comm, const struct lune_split *how,
 		     out);
 }
 
-/* ---- shrink ------------------------------------------------------------------ */
+/* ---- shrink ------------------------------------------------------------- */
 
 static bool rank_is_dead(void *arg)
 {

@@ -19,7 +19,7 @@
 /* How long the bootstrap may take to say goodbye. */
 #define LEAVE_MS 2000
 
-/* ---- closing --------------------------------------------------------------- */
+/* ---- closing ------------------------------------------------------------ */
 
 /* Every other member has left or is about to: nobody was lost. */
 static bool ended_well(const lune_ctx *ctx)
@@ -68,7 +68,7 @@ int lune_ctx_close(lune_ctx *ctx, int timeout_ms)
 	return LUNE_OK;
 }
 
-/* ---- opening --------------------------------------------------------------- */
+/* ---- opening ------------------------------------------------------------ */
 
 static int read_opts(const struct lune_ctx_opts *in, struct lune_ctx_opts *out)
 {
@@ -254,7 +254,7 @@ int lune_ctx_open(const struct lune_ctx_opts *opts, lune_ctx **out)
 	return LUNE_OK;
 }
 
-/* ---- the rest ---------------------------------------------------------------- */
+/* ---- the rest ----------------------------------------------------------- */
 
 lune_comm *lune_ctx_world(lune_ctx *ctx)
 {

@@ -52,7 +52,7 @@ struct ln_elastic {
 	int nviews;
 };
 
-/* ---- events ------------------------------------------------------------------ */
+/* ---- events ------------------------------------------------------------- */
 
 static void event_push(struct ln_elastic *e, const struct lune_member_event *ev)
 {
@@ -110,7 +110,7 @@ int ln_elastic_event(lune_comm *comm, uint64_t deadline,
 	return LUNE_OK;
 }
 
-/* ---- the membership ------------------------------------------------------------ */
+/* ---- the membership ----------------------------------------------------- */
 
 /* The slot's peer goes; its reference moves to the list of former ones. */
 static int retire(struct ln_elastic *e, struct ln_peer *old)
@@ -232,7 +232,7 @@ static void *follow(void *arg)
 	return NULL;
 }
 
-/* ---- life ------------------------------------------------------------------------ */
+/* ---- life --------------------------------------------------------------- */
 
 static int join(lune_ctx *ctx, uint64_t deadline)
 {
@@ -322,7 +322,7 @@ void ln_elastic_free(struct ln_elastic *e)
 	ln_free(e);
 }
 
-/* ---- shrink ------------------------------------------------------------------------ */
+/* ---- shrink ------------------------------------------------------------- */
 
 /* Members as the membership has them; the connection's word comes later. */
 static int snapshot(lune_comm *comm, struct ln_comm_how *how)

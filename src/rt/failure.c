@@ -4,10 +4,10 @@
  * the peer, by net, which also wakes all that wait.
  *
  * A collective fails on a member that waits for a dead one or has something
- * for it.  The others may deal with living ones only, so the member that fails tells the members at
- * distance 1, 2, 4, ... on both sides, and everybody who is told for the first
- * time does the same.  That takes log n hops and n log n messages, and it goes
- * round members that die meanwhile.
+ * for it.  The others may deal with living ones only, so the member that fails
+ * tells the members at distance 1, 2, 4, ... on both sides, and everybody who
+ * is told for the first time does the same.  That takes log n hops and
+ * n log n messages, and it goes round members that die meanwhile.
  *
  * Death is noticed on connections.  Who waits for a member without being
  * connected to it pings it after PING_MS; that connects, or finds it dead.
@@ -20,7 +20,7 @@
 
 #define PING_MS 20
 
-/* ---- breaking -------------------------------------------------------------- */
+/* ---- breaking ----------------------------------------------------------- */
 
 static void tell(lune_comm *comm, int code, int blamed)
 {
@@ -111,7 +111,7 @@ int ln_failure_enter(lune_comm *comm, uint32_t *seq)
 	return LUNE_OK;
 }
 
-/* ---- waiting --------------------------------------------------------------- */
+/* ---- waiting ------------------------------------------------------------ */
 
 static bool settled(void *arg)
 {

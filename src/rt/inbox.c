@@ -29,7 +29,7 @@ struct ln_note {
 	uint8_t body[];
 };
 
-/* ---- notes; the lock is held ----------------------------------------------- */
+/* ---- notes; the lock is held -------------------------------------------- */
 
 static struct ln_note *note_take(struct ln_inbox *b, uint32_t bytes)
 {
@@ -76,7 +76,7 @@ static int odd_one(struct ln_inbox *b, const struct ln_recv *r)
 	return -1;
 }
 
-/* ---- arriving -------------------------------------------------------------- */
+/* ---- arriving ----------------------------------------------------------- */
 
 static int put_locked(struct ln_inbox *b, const struct ln_note *head,
 		      const void *body)
@@ -117,7 +117,7 @@ int ln_inbox_put(lune_comm *comm, int from, const uint64_t args[LN_MSG_ARGS],
 	return rc;
 }
 
-/* ---- sending and waiting --------------------------------------------------- */
+/* ---- sending and waiting ------------------------------------------------ */
 
 int ln_inbox_send(lune_comm *comm, int to, const struct ln_tag *tag,
 		  const void *body, uint32_t bytes)

@@ -25,7 +25,7 @@
 
 enum state { FREE, TAKEN, FLYING, CANCELING, DONE, DETACHED };
 
-/* ---- ending --------------------------------------------------------------- */
+/* ---- ending ------------------------------------------------------------- */
 
 static void put_back(struct lune_req *req)
 {
@@ -82,7 +82,7 @@ static void op_done(struct ln_op *op)
 		ln_cq_push(cq, user, &st);
 }
 
-/* ---- for the layers above -------------------------------------------------- */
+/* ---- for the layers above ----------------------------------------------- */
 
 static int need_segs(struct lune_req *req, uint32_t nsegs)
 {
@@ -176,7 +176,7 @@ void ln_req_finished(lune_ctx *ctx, const struct lune_op *how,
 	}
 }
 
-/* ---- for users --------------------------------------------------------------- */
+/* ---- for users ---------------------------------------------------------- */
 
 static bool is_done(void *arg)
 {

@@ -52,7 +52,7 @@ struct lune_ctx {
 	bool manual;	      /* no progress thread */
 	bool have_conf;	      /* conf is to be freed */
 	_Atomic bool forked;  /* set in the child of a fork */
-	_Atomic int objects;  /* comms, cqs, windows, rmems open: close refuses */
+	_Atomic int objects;  /* comms, cqs, windows, rmems: close refuses */
 	_Atomic unsigned own_regions; /* memories the program knows not of */
 	/*
 	 * Message handlers by channel, set before messages can arrive: rt's
@@ -142,7 +142,7 @@ int ln_cq_reserve(lune_cq *cq);
 void ln_cq_unreserve(lune_cq *cq);
 void ln_cq_push(lune_cq *cq, void *user, const struct lune_status *st);
 
-/* ---- communicators ------------------------------------------------------------ */
+/* ---- communicators ------------------------------------------------------ */
 
 /* Tagged messages that have come and were not waited for yet (inbox.c). */
 struct ln_note;
@@ -233,7 +233,7 @@ void ln_deliver_rt(struct lune_ctx *ctx, struct ln_peer *from,
 		   const uint64_t args[LN_MSG_ARGS], const void *body,
 		   uint32_t bytes);
 
-/* ---- messages between members: send.c, inbox.c --------------------------------- */
+/* ---- messages between members: send.c, inbox.c -------------------------- */
 
 /*
  * All messages: args[0], args[1] name the communicator.  args[2], args[3] are
@@ -287,7 +287,7 @@ int ln_inbox_put(lune_comm *comm, int from, const uint64_t args[LN_MSG_ARGS],
 		 const void *body, uint32_t bytes);
 void ln_inbox_fini(struct ln_inbox *b);
 
-/* ---- failure.c ------------------------------------------------------------------ */
+/* ---- failure.c ---------------------------------------------------------- */
 
 /*
  * A collective failed here: mark the communicator and tell the other members.
@@ -311,7 +311,7 @@ struct ln_wait {
 /* LUNE_OK: ready, or dead or broken: the caller looks which.  TIMEOUT. */
 int ln_failure_wait(const struct ln_wait *w, uint64_t deadline);
 
-/* ---- agree.c: what all living members take part in ------------------------------ */
+/* ---- agree.c: what all living members take part in ---------------------- */
 
 enum ln_agree_kind { LN_AGREE_SPLIT, LN_AGREE_SHRINK, LN_AGREE_KINDS };
 struct ln_vote {
@@ -334,7 +334,7 @@ void ln_agree_close(lune_comm *comm);
 /* Something was decided here that a member may still have to ask for. */
 bool ln_agree_used(const lune_comm *comm);
 
-/* ---- elastic.c ------------------------------------------------------------------- */
+/* ---- elastic.c ---------------------------------------------------------- */
 
 /* Join and make the world; start following its membership. */
 int ln_elastic_open(lune_ctx *ctx, uint64_t deadline);
@@ -350,7 +350,7 @@ int ln_elastic_shrink(lune_comm *comm, uint64_t deadline, lune_comm **out);
 int ln_comm_living(lune_comm *comm, uint64_t agree_until, uint64_t deadline,
 		   lune_comm **out);
 
-/* ---- fork.c ------------------------------------------------------------------------ */
+/* ---- fork.c ------------------------------------------------------------- */
 
 int ln_fork_watch(lune_ctx *ctx);
 void ln_fork_unwatch(lune_ctx *ctx);

@@ -27,7 +27,7 @@ static void world_open(struct world *w)
 	w->n = lune_comm_size(w->comm);
 }
 
-/* ---- barrier --------------------------------------------------------------- */
+/* ---- barrier ------------------------------------------------------------ */
 
 /* Nobody leaves before everybody has come. */
 static int barrier_body(int rank, int n, void *arg)
@@ -51,7 +51,7 @@ static int barrier_body(int rank, int n, void *arg)
 	return lune_ctx_close(w.ctx, 2000);
 }
 
-/* ---- allgather ------------------------------------------------------------- */
+/* ---- allgather ---------------------------------------------------------- */
 
 static uint8_t byte_of(int rank, size_t i, int round)
 {
@@ -97,7 +97,7 @@ static int allgather_body(int rank, int n, void *arg)
 	return lune_ctx_close(w.ctx, 2000);
 }
 
-/* ---- broadcast ------------------------------------------------------------- */
+/* ---- broadcast ---------------------------------------------------------- */
 
 static void bcast(struct world *w, int root, size_t bytes)
 {
@@ -134,7 +134,7 @@ static int bcast_body(int rank, int n, void *arg)
 	return lune_ctx_close(w.ctx, 2000);
 }
 
-/* ---- members that disagree --------------------------------------------------- */
+/* ---- members that disagree ---------------------------------------------- */
 
 static int other_call_body(int rank, int n, void *arg)
 {
@@ -229,7 +229,7 @@ static int late_body(int rank, int n, void *arg)
 	return lune_ctx_close(w.ctx, 2000);
 }
 
-/* ---- running ----------------------------------------------------------------- */
+/* ---- running ------------------------------------------------------------ */
 
 static const char *const shm[] = { "LUNE_TRANSPORTS=self,shm,tcp", NULL };
 static const char *const tcp[] = { "LUNE_TRANSPORTS=self,tcp",

@@ -44,7 +44,7 @@ static void run(ranks_fn *fn, int n, ranks_fn *control, void *arg)
 	assert_int_equal(ranks_run(&o), 0);
 }
 
-/* ---- dup and split --------------------------------------------------------------- */
+/* ---- dup and split ------------------------------------------------------ */
 
 static int dup_body(int rank, int n, void *arg)
 {
@@ -202,7 +202,7 @@ static void who_gave_up_may_try_again(void **state)
 	run(again_body, 3, NULL, NULL);
 }
 
-/* ---- shrink ------------------------------------------------------------------------ */
+/* ---- shrink ------------------------------------------------------------- */
 
 #define N 6
 #define FLAG_GO 1
@@ -295,7 +295,8 @@ static void one_dies_while_the_others_shrink(void **state)
 
 static void two_die_while_the_others_shrink(void **state)
 {
-	static const int pairs[][2] = { { 0, 1 }, { 1, 0 }, { 0, 5 }, { 2, 4 } };
+	static const int pairs[][2] = { { 0, 1 }, { 1, 0 }, { 0, 5 },
+					{ 2, 4 } };
 
 	(void)state;
 	for (size_t i = 0; i < sizeof(pairs) / sizeof(pairs[0]); i++) {
@@ -349,7 +350,7 @@ static void the_dead_need_no_connection(void **state)
 	run(strangers_body, 4, NULL, NULL);
 }
 
-/* ---- memory ------------------------------------------------------------------------ */
+/* ---- memory ------------------------------------------------------------- */
 
 /* The n-th allocation in rank 0 fails: an error or none, no hang. */
 static int nomem_body(int rank, int n, void *arg)

@@ -27,7 +27,7 @@ static int open_fds(void)
 	return n;
 }
 
-/* ---- bootstraps -------------------------------------------------------------- */
+/* ---- bootstraps --------------------------------------------------------- */
 
 static int open_close(int rank, int n, void *arg)
 {
@@ -92,7 +92,7 @@ static void torch_opens_and_closes(void **state)
 	run(open_close, 3, env);
 }
 
-/* ---- errors ------------------------------------------------------------------- */
+/* ---- errors ------------------------------------------------------------- */
 
 static void bad_options_are_refused(void **state)
 {
@@ -213,7 +213,7 @@ static void open_survives_any_failed_allocation(void **state)
 	}
 }
 
-/* ---- progress ------------------------------------------------------------------- */
+/* ---- progress ----------------------------------------------------------- */
 
 /* Rank 1 waits in poll(2) only. */
 static int external_loop(int rank, int n, void *arg)
@@ -259,7 +259,7 @@ static void poll_wakes_an_external_loop(void **state)
 	run(external_loop, 2, manual);
 }
 
-/* ---- fork ------------------------------------------------------------------------ */
+/* ---- fork --------------------------------------------------------------- */
 
 static int fork_body(int rank, int n, void *arg)
 {

@@ -75,7 +75,7 @@ static void stop_it(void)
 	} while (state[2] != 'T');
 }
 
-/* ---- requests -------------------------------------------------------------------- */
+/* ---- requests ----------------------------------------------------------- */
 
 static int finish_body(int rank, int n, void *arg)
 {
@@ -174,7 +174,7 @@ static int stopped_body(int rank, int n, void *arg)
 	return pair_close(&p);
 }
 
-/* ---- queues ---------------------------------------------------------------------- */
+/* ---- queues ------------------------------------------------------------- */
 
 static int cq_body(int rank, int n, void *arg)
 {
@@ -250,7 +250,7 @@ static int cq_busy_body(int rank, int n, void *arg)
 	return pair_close(&p);
 }
 
-/* ---- threads, and no allocation ------------------------------------------------------ */
+/* ---- threads, and no allocation ----------------------------------------- */
 
 #define THREADS 4
 #define ROUNDS 400
