@@ -41,7 +41,7 @@ static int await(struct ln_meta_conn *c, short events, uint64_t until)
 	return 0;
 }
 
-/* ---- connecting ------------------------------------------------------------- */
+/* ---- connecting --------------------------------------------------------- */
 
 static void set_options(int fd)
 {
@@ -105,7 +105,7 @@ static int connect_any(struct ln_meta_conn *c,
 	return rc;
 }
 
-/* ---- the key ------------------------------------------------------------------ */
+/* ---- the key ------------------------------------------------------------ */
 
 static bool take_key(struct ln_meta *m, uint8_t key[LN_KEY_BYTES])
 {
@@ -248,7 +248,7 @@ bool ln_meta_conn_alive(const struct ln_meta_conn *c)
 	return c->taken == c->got && poll(&p, 1, 0) == 0;
 }
 
-/* ---- frames -------------------------------------------------------------------- */
+/* ---- frames ------------------------------------------------------------- */
 
 static int send_all(struct ln_meta_conn *c, const uint8_t *p, size_t n,
 		    uint64_t until)

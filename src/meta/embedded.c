@@ -10,7 +10,7 @@
 
 #include "meta/conn.h"
 
-/* ---- one request over the endpoints ------------------------------------------ */
+/* ---- one request over the endpoints ------------------------------------- */
 
 /* What an answer is read into. */
 struct answer {
@@ -155,7 +155,7 @@ static struct ln_meta_frame make(uint8_t type, const char *key)
 	return f;
 }
 
-/* ---- the table ----------------------------------------------------------------- */
+/* ---- the table ---------------------------------------------------------- */
 
 static int embedded_open(struct ln_meta *m)
 {
@@ -254,7 +254,7 @@ static int embedded_lease_close(struct ln_meta *m, uint64_t lease,
 	return rc == LUNE_ERR_NOTFOUND && repeated ? 0 : rc;
 }
 
-/* ---- watches ---------------------------------------------------------------------- */
+/* ---- watches ------------------------------------------------------------ */
 
 static int subscribe(struct ln_meta_watch *w, struct ln_meta_conn *c)
 {

@@ -12,7 +12,7 @@
 
 #define PAGE_RECORDS 256
 
-/* ---- base64 -------------------------------------------------------------------- */
+/* ---- base64 ------------------------------------------------------------- */
 
 void ln_etcd_key64(const void *p, size_t n, char out[LN_ETCD_KEY64])
 {
@@ -52,7 +52,7 @@ static char *value64(const void *p, size_t n)
 	return s;
 }
 
-/* ---- one request over the endpoints ----------------------------------------------- */
+/* ---- one request over the endpoints ------------------------------------- */
 
 struct call {
 	const char *path;
@@ -111,7 +111,7 @@ static int request(struct ln_meta *m, const struct call *c)
 	return rc;
 }
 
-/* ---- reading ---------------------------------------------------------------------- */
+/* ---- reading ------------------------------------------------------------ */
 
 static int parse_range(const char *p, size_t n, void *out)
 {
@@ -206,7 +206,7 @@ static int etcd_list(struct ln_meta *m, const char *prefix, uint64_t deadline,
 	return rc;
 }
 
-/* ---- changing ----------------------------------------------------------------------- */
+/* ---- changing ----------------------------------------------------------- */
 
 static int parse_change(const char *p, size_t n, void *out)
 {
@@ -310,7 +310,7 @@ static int etcd_del(struct ln_meta *m, struct ln_meta_change *c,
 	return rc;
 }
 
-/* ---- leases --------------------------------------------------------------------------- */
+/* ---- leases ------------------------------------------------------------- */
 
 static int parse_lease(const char *p, size_t n, void *out)
 {
@@ -367,7 +367,7 @@ static int etcd_lease_close(struct ln_meta *m, uint64_t lease,
 	return rc == LUNE_ERR_NOTFOUND && repeated ? 0 : rc;
 }
 
-/* ---- the table ---------------------------------------------------------------------------- */
+/* ---- the table ---------------------------------------------------------- */
 
 static int etcd_open(struct ln_meta *m)
 {

@@ -24,7 +24,7 @@ static void init_curl(void)
 	curl_global_init(CURL_GLOBAL_DEFAULT);
 }
 
-/* ---- what comes in ----------------------------------------------------------- */
+/* ---- what comes in ------------------------------------------------------ */
 
 static int append(struct ln_etcd_http *h, const char *p, size_t n)
 {
@@ -87,7 +87,7 @@ static size_t on_bytes(char *p, size_t size, size_t count, void *arg)
 	return n;
 }
 
-/* ---- open, close ---------------------------------------------------------------- */
+/* ---- open, close -------------------------------------------------------- */
 
 static void name_it(struct ln_etcd_http *h, const struct ln_meta_endpoint *e)
 {
@@ -157,7 +157,7 @@ void ln_etcd_http_close(struct ln_etcd_http *h)
 	ln_free(h);
 }
 
-/* ---- one request ----------------------------------------------------------------- */
+/* ---- one request -------------------------------------------------------- */
 
 static int failed(const struct ln_etcd_http *h, const char *why)
 {

@@ -42,7 +42,7 @@ static const json_t *result_of(const json_t *root)
 	return json_is_object(r) ? r : root;
 }
 
-/* ---- members ------------------------------------------------------------------ */
+/* ---- members ------------------------------------------------------------ */
 
 static int get_number(const json_t *o, const char *name, uint64_t *out)
 {
@@ -124,7 +124,7 @@ static int get_bytes(const json_t *o, const char *name, size_t max,
 	return 0;
 }
 
-/* ---- records ------------------------------------------------------------------ */
+/* ---- records ------------------------------------------------------------ */
 
 static int get_record(const json_t *kv, struct ln_meta_record *out)
 {
@@ -196,7 +196,7 @@ int ln_meta_etcd_parse_range(const char *p, size_t n,
 	return 0;
 }
 
-/* ---- changes -------------------------------------------------------------------- */
+/* ---- changes ------------------------------------------------------------ */
 
 /* What the one request in a transaction was answered. */
 static int get_response(const json_t *root, struct ln_meta_etcd_change *c)
@@ -262,7 +262,7 @@ int ln_meta_etcd_parse_lease(const char *p, size_t n,
 	return rc;
 }
 
-/* ---- watches -------------------------------------------------------------------- */
+/* ---- watches ------------------------------------------------------------ */
 
 void ln_meta_etcd_news_fini(struct ln_meta_etcd_news *n)
 {
@@ -344,7 +344,7 @@ int ln_meta_etcd_parse_news(const char *p, size_t n,
 	return 0;
 }
 
-/* ---- errors --------------------------------------------------------------------- */
+/* ---- errors ------------------------------------------------------------- */
 
 static int code_of(uint64_t grpc, const char *why)
 {

@@ -59,7 +59,7 @@ bool ln_meta_lease_is_lost(struct ln_meta *m, uint64_t lease)
 	return lost;
 }
 
-/* ---- the keeper ------------------------------------------------------------ */
+/* ---- the keeper --------------------------------------------------------- */
 
 /* Called and returns with the lock held; *l may be gone afterwards. */
 static void declare_lost(struct ln_meta *m, struct ln_meta_lease *l,
@@ -192,7 +192,7 @@ void ln_meta_lease_stop(struct ln_meta *m)
 	m->leases = NULL;
 }
 
-/* ---- opening and closing ---------------------------------------------------- */
+/* ---- opening and closing ------------------------------------------------ */
 
 /* With the lock held: make room for, and the thread of, one more lease. */
 static int prepare(struct ln_meta *m)

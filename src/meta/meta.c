@@ -159,7 +159,7 @@ void ln_meta_list_fini(struct ln_meta_list *l)
 	memset(l, 0, sizeof(*l));
 }
 
-/* ---- opening -------------------------------------------------------------- */
+/* ---- opening ------------------------------------------------------------ */
 
 /* One "host[:port]" or "[v6][:port]" of n bytes. */
 static int parse_endpoint(struct ln_meta *m, const char *s, size_t n)
@@ -348,7 +348,7 @@ void ln_meta_set_key(struct ln_meta *m, const uint8_t *key)
 	pthread_mutex_unlock(&m->lock);
 }
 
-/* ---- calls ----------------------------------------------------------------- */
+/* ---- calls -------------------------------------------------------------- */
 
 /* The whole key in a caller's buffer; a prefix to list may be empty. */
 static int whole(const struct ln_meta *m, const char *key, bool is_prefix,

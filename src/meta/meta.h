@@ -106,7 +106,7 @@ int ln_meta_watch_next(struct ln_meta_watch *w, uint64_t deadline,
 		       struct ln_meta_event *out);
 void ln_meta_watch_close(struct ln_meta_watch *w); /* wakes a waiting next */
 
-/* ---- the embedded server -------------------------------------------------- */
+/* ---- the embedded server ------------------------------------------------ */
 
 struct ln_meta_server_opts {
 	const char *host; /* NULL: loopback only; "0.0.0.0", "::" or an address */

@@ -29,7 +29,7 @@
 #define HALF_FRAME_NS (30 * 1000000000ull)
 #define HANDSHAKE_NS (10 * 1000000000ull)
 
-/* ---- sessions ------------------------------------------------------------------- */
+/* ---- sessions ----------------------------------------------------------- */
 
 static void arm(struct ln_meta_session *c)
 {
@@ -138,7 +138,7 @@ static void sweep(struct ln_meta_server *s, uint64_t now)
 	s->next_sweep = now + SWEEP_NS;
 }
 
-/* ---- the thread ------------------------------------------------------------------- */
+/* ---- the thread --------------------------------------------------------- */
 
 static void tell_watches(struct ln_meta_server *s)
 {
@@ -209,7 +209,7 @@ static void *serve(void *arg)
 	return NULL;
 }
 
-/* ---- start and stop ----------------------------------------------------------------- */
+/* ---- start and stop ----------------------------------------------------- */
 
 static int bind_to(struct ln_meta_server *s, const struct addrinfo *a)
 {

@@ -33,7 +33,7 @@ static void drop(struct ln_meta_session *c, const char *why)
 	c->dead = true;
 }
 
-/* ---- buffers --------------------------------------------------------------------- */
+/* ---- buffers ------------------------------------------------------------ */
 
 static void buf_free(struct ln_meta_session *c, struct ln_meta_buf *b)
 {
@@ -86,7 +86,7 @@ static size_t pending(const struct ln_meta_session *c)
 	return c->out.to - c->out.from;
 }
 
-/* ---- telling ---------------------------------------------------------------------- */
+/* ---- telling ------------------------------------------------------------ */
 
 static void tell(struct ln_meta_session *c, const struct ln_meta_frame *f)
 {
@@ -203,7 +203,7 @@ static void tell_news(struct ln_meta_session *c)
 	}
 }
 
-/* ---- requests ---------------------------------------------------------------------- */
+/* ---- requests ----------------------------------------------------------- */
 
 static void do_get(struct ln_meta_session *c, const struct ln_meta_frame *f)
 {
@@ -364,7 +364,7 @@ static void dispatch(struct ln_meta_session *c, const struct ln_meta_frame *f)
 	}
 }
 
-/* ---- reading ------------------------------------------------------------------------- */
+/* ---- reading ------------------------------------------------------------ */
 
 static bool busy(const struct ln_meta_session *c)
 {
@@ -392,6 +392,8 @@ static void serve_frames(struct ln_meta_session *c)
 		c->in.from += (size_t)n;
 	}
 	buf_rewind(c, &c->in);
+	if (c->in.from < c->in.to && c->watch_rev)
+		drop(c, "it speaks while it watches");
 	if (c->in.from < c->in.to && !c->since && !busy(c))
 		c->since = ln_now_ns();
 }
@@ -420,7 +422,7 @@ void ln_meta_session_readable(struct ln_meta_session *c)
 	} while (!c->dead && !busy(c));
 }
 
-/* ---- writing ------------------------------------------------------------------------- */
+/* ---- writing ------------------------------------------------------------ */
 
 /* Whether there is more to say once the buffer is empty. */
 static bool has_more(const struct ln_meta_session *c)
@@ -454,7 +456,7 @@ uint32_t ln_meta_session_events(const struct ln_meta_session *c)
 	return events;
 }
 
-/* ---- open and close -------------------------------------------------------------------- */
+/* ---- open and close ----------------------------------------------------- */
 
 int ln_meta_session_open(struct ln_meta_server *s, int fd,
 			 struct ln_meta_session **out)

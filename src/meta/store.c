@@ -15,7 +15,7 @@
  *
  * Invariants
  * 1. Each change has its own revision, one more than the last.
- * 2. Revisions start at the clock (seconds << 20), so that those of a store
+ * 2. Revisions start at the clock (ms << 10), so that those of a store
  *    that was started later on the same port are greater than all that
  *    clients remember of the one before: they are told COMPACTED, not events
  *    that have nothing to do with what they know.
@@ -67,7 +67,7 @@ struct ln_meta_store {
 	uint64_t next_expiry; /* not later than the first one */
 };
 
-/* ---- versions ----------------------------------------------------------------- */
+/* ---- versions ----------------------------------------------------------- */
 
 struct ln_meta_version *ln_meta_version_ref(struct ln_meta_version *v)
 {
@@ -107,7 +107,7 @@ static struct ln_meta_version *make_version(const struct ln_meta_edit *e,
 	return v;
 }
 
-/* ---- history -------------------------------------------------------------------- */
+/* ---- history ------------------------------------------------------------ */
 
 static struct ln_meta_version **slot(struct ln_meta_store *s, uint64_t rev)
 {
@@ -143,7 +143,7 @@ struct ln_meta_version *ln_meta_store_change(struct ln_meta_store *s,
 	return *slot(s, rev);
 }
 
-/* ---- records -------------------------------------------------------------------- */
+/* ---- records ------------------------------------------------------------ */
 
 static int compare(const struct ln_meta_version *v, const char *key,
 		   size_t key_len)
@@ -372,7 +372,7 @@ int ln_meta_store_list(struct ln_meta_store *s, const char *prefix,
 	return 0;
 }
 
-/* ---- leases --------------------------------------------------------------------- */
+/* ---- leases ------------------------------------------------------------- */
 
 int ln_meta_store_lease_open(struct ln_meta_store *s, uint64_t ttl_ms,
 			     uint64_t *out)
@@ -461,11 +461,12 @@ uint64_t ln_meta_store_expire(struct ln_meta_store *s)
 	return s->next_expiry;
 }
 
-/* ---- the whole ------------------------------------------------------------------ */
+/* ---- the whole ---------------------------------------------------------- */
 
 int ln_meta_store_open(size_t max_bytes, struct ln_meta_store **out)
 {
 	struct ln_meta_store *s;
+	struct timespec now;
 
 	s = ln_calloc(1, sizeof(*s));
 	if (!s)
@@ -478,7 +479,9 @@ int ln_meta_store_open(size_t max_bytes, struct ln_meta_store **out)
 	}
 	s->id |= 1; /* 0 means unknown */
 	s->max_bytes = max_bytes ? max_bytes : DEFAULT_BYTES;
-	s->revision = (uint64_t)time(NULL) << 20;
+	clock_gettime(CLOCK_REALTIME, &now);
+	s->revision = ((uint64_t)now.tv_sec * 1000 +
+		       (uint64_t)now.tv_nsec / NS_PER_MS) << 10;
 	s->first_rev = s->revision + 1;
 	s->next_expiry = LN_NEVER;
 	*out = s;

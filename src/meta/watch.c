@@ -64,7 +64,7 @@ int ln_meta_watch_push(struct ln_meta_watch *w, struct ln_meta_event *e)
 	return rc;
 }
 
-/* ---- the thread ------------------------------------------------------------- */
+/* ---- the thread --------------------------------------------------------- */
 
 static bool is_final(int rc)
 {
@@ -122,7 +122,7 @@ static void *follow(void *arg)
 	return NULL;
 }
 
-/* ---- the caller's side -------------------------------------------------------- */
+/* ---- the caller's side -------------------------------------------------- */
 
 static int init_watch(struct ln_meta_watch *w)
 {

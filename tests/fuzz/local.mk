@@ -15,5 +15,13 @@ fuzz_tests += %D%/fuzz_boot_url
 fuzz_tests += %D%/fuzz_tcpstore
 %C%_fuzz_tcpstore_SOURCES = %D%/fuzz_tcpstore.c $(FUZZ_DRIVER)
 %C%_fuzz_tcpstore_LDADD = $(BOOT_LIBS)
+fuzz_tests += %D%/fuzz_meta_frame
+%C%_fuzz_meta_frame_SOURCES = %D%/fuzz_meta_frame.c $(FUZZ_DRIVER)
+%C%_fuzz_meta_frame_LDADD = $(META_LIBS)
+if HAVE_ETCD
+fuzz_tests += %D%/fuzz_etcd
+%C%_fuzz_etcd_SOURCES = %D%/fuzz_etcd.c $(FUZZ_DRIVER)
+%C%_fuzz_etcd_LDADD = $(META_LIBS)
+endif
 check_PROGRAMS += $(fuzz_tests)
 TESTS += $(fuzz_tests)

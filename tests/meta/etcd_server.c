@@ -53,7 +53,7 @@ void etcd_find(struct etcd *e)
 	exit(77);
 }
 
-/* ---- one member ----------------------------------------------------------- */
+/* ---- one member --------------------------------------------------------- */
 
 static void run_member(const struct etcd *e, int i)
 {
@@ -162,7 +162,7 @@ void etcd_wipe(struct etcd *e, int member)
 	remove_tree(data);
 }
 
-/* ---- all ------------------------------------------------------------------- */
+/* ---- all ---------------------------------------------------------------- */
 
 static int make_folder(struct etcd *e)
 {
