@@ -42,7 +42,8 @@ const char *ckpt_sentence(void)
 
 void ckpt_announce(struct ckpt_job *job, int code)
 {
-	struct lune_notify n = { .tag = NOTIFY_FAILED, .bytes = LUNE_NOTIFY_MAX };
+	struct lune_notify n = { .tag = NOTIFY_FAILED,
+				 .bytes = LUNE_NOTIFY_MAX };
 	struct lune_op op = { .flags = LUNE_OP_NOWAIT };
 	int32_t wire_code = code;
 

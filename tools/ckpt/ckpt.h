@@ -85,7 +85,7 @@ struct ckpt_job {
 
 extern volatile sig_atomic_t ckpt_interrupted;
 
-/* ---- error sentence of this rank (agree.c) --------------------------------- */
+/* ---- error sentence of this rank (agree.c) ------------------------------ */
 
 int ckpt_error(int code, const char *fmt, ...)
 	__attribute__((format(printf, 2, 3)));
@@ -102,7 +102,7 @@ int ckpt_check(struct ckpt_job *job);
  */
 int ckpt_agree(struct ckpt_job *job, int code, const char *step);
 
-/* ---- source.c ---------------------------------------------------------------- */
+/* ---- source.c ----------------------------------------------------------- */
 
 /* Scan SRC, check safetensors headers, open.  Rank 0 only. */
 int ckpt_source_open(const struct ckpt_args *args, struct ckpt_manifest *m,
@@ -113,7 +113,7 @@ int ckpt_source_read(struct ckpt_source *s, const struct ckpt_manifest *m,
 int ckpt_source_unchanged(struct ckpt_source *s, const struct ckpt_manifest *m);
 void ckpt_source_close(struct ckpt_source *s);
 
-/* ---- manifest.c ----------------------------------------------------------------- */
+/* ---- manifest.c --------------------------------------------------------- */
 
 int ckpt_manifest_pack(const struct ckpt_manifest *m, uint8_t **out,
 		       uint64_t *bytes);
@@ -129,7 +129,7 @@ void ckpt_manifest_block(const struct ckpt_manifest *m, uint64_t index,
 void ckpt_root_hash(const uint64_t *hashes, uint64_t n, char out[33]);
 uint64_t ckpt_hash(const void *p, uint64_t bytes);
 
-/* ---- dest.c ---------------------------------------------------------------------- */
+/* ---- dest.c ------------------------------------------------------------- */
 
 /* Expand {rank} and {host}. */
 int ckpt_dest_path(const char *to, int rank, const char *host, char *out,
@@ -147,20 +147,20 @@ void ckpt_dest_close(struct ckpt_dest *d);
 int ckpt_verify(const char *path, const struct ckpt_manifest *m,
 		const uint64_t *hashes);
 
-/* ---- lane.c ------------------------------------------------------------------------ */
+/* ---- lane.c ------------------------------------------------------------- */
 
 /* Who writes, and the communicator of the writers in pipeline order. */
 int ckpt_lane_open(struct ckpt_job *job, bool *writer);
 int ckpt_lane_run(struct ckpt_job *job);
 
-/* ---- report.c ------------------------------------------------------------------------- */
+/* ---- report.c ----------------------------------------------------------- */
 
 double ckpt_now(void);
 void ckpt_progress(const struct ckpt_job *job, uint64_t done, double since);
 void ckpt_summary(const struct ckpt_job *job);
 void ckpt_size_text(uint64_t bytes, char *out, size_t cap);
 
-/* ---- safetensors.c ----------------------------------------------------------------------- */
+/* ---- safetensors.c ------------------------------------------------------ */
 
 /*
  * Validate the header of a safetensors file: its length against the file,

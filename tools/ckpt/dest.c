@@ -54,7 +54,8 @@ int ckpt_dest_path(const char *to, int rank, const char *host, char *out,
 
 		at += (size_t)n;
 		if (at >= cap)
-			return ckpt_error(LUNE_ERR_LIMIT, "--to: path too long");
+			return ckpt_error(LUNE_ERR_LIMIT,
+					  "--to: path too long");
 	}
 	while (at > 1 && out[at - 1] == '/')
 		at--;
@@ -116,7 +117,8 @@ static int create_file(struct ckpt_dest *d, const struct ckpt_manifest *m,
 		err = ftruncate(fd, (off_t)bytes) ? errno : 0;
 	close(fd);
 	if (err)
-		return ckpt_error(LUNE_ERR_IO, "reserving %llu bytes for %s: %s",
+		return ckpt_error(LUNE_ERR_IO,
+				  "reserving %llu bytes for %s: %s",
 				  (unsigned long long)bytes, path,
 				  strerror(err));
 	return LUNE_OK;

@@ -49,7 +49,7 @@ struct lane {
 	double started;
 };
 
-/* ---- who writes --------------------------------------------------------------- */
+/* ---- who writes --------------------------------------------------------- */
 
 static int peer_node(struct ckpt_job *job, int rank,
 		     struct lune_peer_info *info)
@@ -94,7 +94,7 @@ int ckpt_lane_open(struct ckpt_job *job, bool *writer)
 	return rc ? ckpt_lune_error(rc, "grouping the writers") : LUNE_OK;
 }
 
-/* ---- waiting that hears of failures -------------------------------------------- */
+/* ---- waiting that hears of failures ------------------------------------- */
 
 static int wait_word(struct lane *l, uint64_t word, uint64_t at_least)
 {
@@ -140,7 +140,7 @@ static int wait_sent(struct lane *l, unsigned slot)
 	return rc ? ckpt_lune_error(rc, "passing a block on") : LUNE_OK;
 }
 
-/* ---- set-up ----------------------------------------------------------------------- */
+/* ---- set-up ------------------------------------------------------------- */
 
 static int lane_init(struct lane *l, struct ckpt_job *job)
 {
@@ -184,7 +184,7 @@ static char *slot_of(const struct lane *l, uint64_t index)
 	return l->base + WORDS_BYTES + (index % CKPT_SLOTS) * l->slot_bytes;
 }
 
-/* ---- the bound ---------------------------------------------------------------------- */
+/* ---- the bound ---------------------------------------------------------- */
 
 /* Rate of our hop to the next writer, bytes per second; 0: none. */
 static int probe_hop(struct lane *l, double *rate)
@@ -253,7 +253,7 @@ static int lane_bound(struct lane *l)
 	return rc ? ckpt_lune_error(rc, "probing") : LUNE_OK;
 }
 
-/* ---- the pipeline --------------------------------------------------------------------- */
+/* ---- the pipeline ------------------------------------------------------- */
 
 /* Give the oldest slots back: passed on, so the predecessor may refill. */
 static int retire_to(struct lane *l, uint64_t upto)
@@ -307,8 +307,8 @@ static int take_block(struct lane *l, uint64_t b, const struct ckpt_block *blk)
 	if (h->index != b || h->bytes != blk->bytes ||
 	    h->hash != job->hashes[b])
 		return ckpt_error(LUNE_ERR_CORRUPT,
-				  "block %llu from writer %d does not match its "
-				  "hash", (unsigned long long)b, l->rank - 1);
+				  "block %llu from writer %d does not match "
+				  "its hash", (unsigned long long)b, l->rank - 1);
 	return LUNE_OK;
 }
 

@@ -124,8 +124,8 @@ static int check_cover(const char *file, struct span *spans, size_t n,
 	}
 	if (at != data_bytes)
 		return ckpt_error(LUNE_ERR_CORRUPT,
-				  "%s: the header describes %llu bytes of data, "
-				  "the file has %llu (truncated?)", file,
+				  "%s: the header describes %llu bytes of "
+				  "data, the file has %llu (truncated?)", file,
 				  (unsigned long long)at,
 				  (unsigned long long)data_bytes);
 	return LUNE_OK;
@@ -197,8 +197,8 @@ int ckpt_safetensors_check(const char *name, const uint8_t *head,
 		len |= (uint64_t)head[i] << (8 * i);
 	if (len > CKPT_SAFETENSORS_HEADER_MAX || len > file_bytes - 8)
 		return ckpt_error(LUNE_ERR_CORRUPT,
-				  "%s: the safetensors header claims %llu bytes, "
-				  "the file has %llu", name,
+				  "%s: the safetensors header claims %llu "
+				  "bytes, the file has %llu", name,
 				  (unsigned long long)len,
 				  (unsigned long long)file_bytes);
 	if (len > head_bytes - 8)

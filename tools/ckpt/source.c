@@ -231,7 +231,8 @@ static int source_scan(struct ckpt_source *s, struct ckpt_manifest *m)
 				s->root);
 	}
 	if (!rc && !m->nfiles)
-		rc = ckpt_error(LUNE_ERR_INVAL, "%s contains no files", s->root);
+		rc = ckpt_error(LUNE_ERR_INVAL, "%s contains no files",
+				s->root);
 	return rc ? rc : ckpt_manifest_finish(m);
 }
 

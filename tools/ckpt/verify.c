@@ -34,16 +34,16 @@ static int check_file(const char *path, const struct ckpt_manifest *m,
 		}
 		if (done < want || ckpt_hash(buf, want) != hashes[index])
 			rc = ckpt_error(LUNE_ERR_CORRUPT,
-					"%s: block %llu differs from the source",
-					path,
+					"%s: block %llu differs from the "
+					"source", path,
 					(unsigned long long)(index - f->first));
 		left -= want;
 		if (!rc && ckpt_interrupted)
 			rc = ckpt_error(LUNE_ERR_CANCELED, "interrupted");
 	}
 	if (!rc && read(fd, buf, 1) != 0)
-		rc = ckpt_error(LUNE_ERR_CORRUPT, "%s is longer than the source",
-				path);
+		rc = ckpt_error(LUNE_ERR_CORRUPT,
+				"%s is longer than the source", path);
 	free(buf);
 	if (fd >= 0)
 		close(fd);
