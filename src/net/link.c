@@ -372,7 +372,10 @@ static void transports_down(struct ln_peer *p)
 
 		if (!p->link->ups[o->index])
 			continue;
+		/* Others read it to choose a route. */
+		pthread_mutex_lock(&net->import_lock);
 		p->link->ups[o->index] = false;
+		pthread_mutex_unlock(&net->import_lock);
 		if (o->down)
 			o->down(p);
 	}

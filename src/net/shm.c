@@ -164,37 +164,6 @@ static int send_ours(struct shm_tp *tp, struct ln_peer *p, struct shm_peer *sp)
 	return rc;
 }
 
-static int shm_up(struct ln_peer *p)
-{
-	struct shm_tp *tp = shm_of(p->net);
-	struct shm_peer *sp;
-
-	if (!ln_link_is_unix(p))
-		return LUNE_ERR_UNSUPPORTED;
-	if (shm_peer_of(p))
-		return LUNE_OK;
-	sp = ln_calloc(1, sizeof(*sp));
-	if (!sp)
-		return LUNE_ERR_NOMEM;
-	sp->peer = p;
-	sp->refs = 1;
-	sp->evfd = -1;
-	sp->pid = ln_link_pid(p);
-	pthread_mutex_lock(&tp->lock);
-	sp->their_line = shm_line_take(tp, sp);
-	if (sp->their_line >= 0) {
-		DL_APPEND(tp->peers, sp);
-		p->tp[LN_TP_SHM] = sp;
-	}
-	pthread_mutex_unlock(&tp->lock);
-	if (sp->their_line < 0) {
-		ln_free(sp);
-		return ln_error(LUNE_ERR_LIMIT, "%d peers of this node are "
-				"connected already", SHM_LINES);
-	}
-	return send_ours(tp, p, sp);
-}
-
 static void maps_drop(struct shm_tp *tp, struct shm_peer *sp)
 {
 	struct shm_map *m, *tmp;
@@ -219,16 +188,57 @@ static void shm_down(struct ln_peer *p)
 
 	if (!sp)
 		return;
-	shm_ring_down(sp, p->death_code);
 	atomic_store(&p->bell, NULL);
+	/* An import may be looking at the peer's structures. */
+	pthread_mutex_lock(&p->net->import_lock);
 	pthread_mutex_lock(&tp->lock);
 	shm_line_drop(tp, sp);
 	maps_drop(tp, sp);
 	DL_DELETE(tp->peers, sp);
 	sp->peer = NULL;
 	p->tp[LN_TP_SHM] = NULL;
+	pthread_mutex_unlock(&tp->lock);
+	pthread_mutex_unlock(&p->net->import_lock);
+	/* No ring can be opened any more.  Reports ops, so without a lock. */
+	shm_ring_down(sp, p->death_code);
+	pthread_mutex_lock(&tp->lock);
 	shm_peer_put(tp, sp);
 	pthread_mutex_unlock(&tp->lock);
+}
+
+static int shm_up(struct ln_peer *p)
+{
+	struct shm_tp *tp = shm_of(p->net);
+	struct shm_peer *sp;
+	int rc;
+
+	if (!ln_link_is_unix(p))
+		return LUNE_ERR_UNSUPPORTED;
+	if (shm_peer_of(p))
+		return LUNE_OK;
+	sp = ln_calloc(1, sizeof(*sp));
+	if (!sp)
+		return LUNE_ERR_NOMEM;
+	sp->peer = p;
+	sp->refs = 1;
+	sp->evfd = -1;
+	sp->pid = ln_link_pid(p);
+	pthread_mutex_lock(&tp->lock);
+	sp->their_line = shm_line_take(tp, sp);
+	if (sp->their_line >= 0) {
+		DL_APPEND(tp->peers, sp);
+		p->tp[LN_TP_SHM] = sp;
+	}
+	pthread_mutex_unlock(&tp->lock);
+	if (sp->their_line < 0) {
+		ln_free(sp);
+		return ln_error(LUNE_ERR_LIMIT, "%d peers of this node are "
+				"connected already", SHM_LINES);
+	}
+	rc = send_ours(tp, p, sp);
+	if (rc)
+		shm_down(p);
+	return rc;
 }
 
 /* All of `bytes` behind fd, or NULL. */

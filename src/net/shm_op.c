@@ -169,11 +169,20 @@ static int run_here(struct ln_op *op, bool word_mapped)
 	return LUNE_OK;
 }
 
+/* Through which peer's ring an op goes; NULL: through none. */
+static struct shm_peer *ring_peer(const struct ln_op *op)
+{
+	for (uint32_t i = 0; i < op->nsegs; i++)
+		if (is_ours(op->segs[i].rmem) &&
+		    op->segs[i].rmem->mode == SHM_RING)
+			return shm_rmem_peer(op->segs[i].rmem);
+	return NULL;
+}
+
 int shm_op_post(struct ln_op *op)
 {
 	bool word_mapped = op->sig_rmem && is_ours(op->sig_rmem) &&
 			   op->sig_rmem->mode == SHM_MAP;
-	struct shm_peer *sp;
 	int mode;
 
 	if (op->kind == LN_OP_MSG ||
@@ -188,17 +197,12 @@ int shm_op_post(struct ln_op *op)
 		return ln_wire_post(op);
 	if (mode != SHM_RING)
 		return run_here(op, word_mapped);
-	for (uint32_t i = 0; i < op->nsegs; i++)
-		if (op->segs[i].rmem->mode == SHM_RING) {
-			sp = shm_rmem_peer(op->segs[i].rmem);
-			return shm_ring_post(sp, op);
-		}
-	return ln_wire_post(op);
+	return shm_ring_post(ring_peer(op), op);
 }
 
 void shm_op_cancel(struct ln_op *op)
 {
-	struct shm_peer *sp = shm_peer_of(op->peer);
+	struct shm_peer *sp = ring_peer(op);
 
 	if (sp)
 		shm_ring_cancel(sp, op);
