@@ -8,3 +8,10 @@ boot_launcher_tests = %D%/boot_mpirun.sh %D%/boot_torchrun.sh \
 	%D%/boot_netns.sh
 dist_check_SCRIPTS += $(boot_launcher_tests)
 LAUNCHER_TESTS += $(boot_launcher_tests)
+
+# The main job, with the programs that users run.
+EXTRA_DIST += %D%/job.sh
+job_launcher_tests = %D%/job_mpirun.sh %D%/job_torchrun.sh \
+	%D%/job_etcd.sh %D%/job_netns.sh
+dist_check_SCRIPTS += $(job_launcher_tests)
+LAUNCHER_TESTS += $(job_launcher_tests)

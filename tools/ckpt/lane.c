@@ -308,7 +308,8 @@ static int take_block(struct lane *l, uint64_t b, const struct ckpt_block *blk)
 	    h->hash != job->hashes[b])
 		return ckpt_error(LUNE_ERR_CORRUPT,
 				  "block %llu from writer %d does not match "
-				  "its hash", (unsigned long long)b, l->rank - 1);
+				  "its hash", (unsigned long long)b,
+				  l->rank - 1);
 	return LUNE_OK;
 }
 
