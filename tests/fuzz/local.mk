@@ -23,5 +23,10 @@ fuzz_tests += %D%/fuzz_etcd
 %C%_fuzz_etcd_SOURCES = %D%/fuzz_etcd.c $(FUZZ_DRIVER)
 %C%_fuzz_etcd_LDADD = $(META_LIBS)
 endif
+fuzz_tests += %D%/fuzz_safetensors
+%C%_fuzz_safetensors_SOURCES = %D%/fuzz_safetensors.c $(FUZZ_DRIVER) \
+	tools/ckpt/safetensors.c tools/ckpt/agree.c
+%C%_fuzz_safetensors_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir)/tools/ckpt
+%C%_fuzz_safetensors_LDADD = liblune.la $(JANSSON_LIBS)
 check_PROGRAMS += $(fuzz_tests)
 TESTS += $(fuzz_tests)
