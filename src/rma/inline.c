@@ -31,6 +31,22 @@ int ln_path_open_self(struct ln_path *p, lune_rmem *r, uint32_t rights)
 	return LUNE_OK;
 }
 
+void ln_path_unpin(struct ln_path *p)
+{
+	const lune_rmem *r = p->r;
+
+	if (!p->pinned)
+		return;
+	ln_mem_unpin(p->pinned);
+	p->pinned = NULL;
+	/*
+	 * Whoever releases the region sleeps until nobody is in it.  Both sides
+	 * are seq_cst: either it saw us gone, or we see it revoked.
+	 */
+	if (!ln_mem_valid(r->ctx->mem, r->net.key))
+		ln_net_event(r->ctx->net);
+}
+
 int ln_path_open_cold(struct ln_path *p, lune_rmem *r)
 {
 	int rc;
@@ -46,13 +62,6 @@ int ln_path_open_cold(struct ln_path *p, lune_rmem *r)
 	if (atomic_load_explicit(&r->net.map, memory_order_acquire))
 		return ln_path_open(p, r, 0);
 	return LUNE_OK;
-}
-
-static void unpin(struct ln_path *p)
-{
-	if (p->pinned)
-		ln_mem_unpin(p->pinned);
-	p->pinned = NULL;
 }
 
 /* Nothing posted to the peer is unfinished. */
@@ -88,8 +97,8 @@ int ln_inline_open_slow(struct ln_inline *in, const struct lune_op *op)
 		rc = rc ? rc : 1;
 	}
 	if (rc != 1) {
-		unpin(&in->data);
-		unpin(&in->sig);
+		ln_path_unpin(&in->data);
+		ln_path_unpin(&in->sig);
 	}
 	return rc;
 }
@@ -131,7 +140,7 @@ int ln_inline_close_slow(struct ln_inline *in, const struct lune_op *op,
 	st.code = ln_path_close(&in->data);
 	if (!st.code && in->sig.r)
 		st.code = fire(in, &op->signal);
-	unpin(&in->sig);
+	ln_path_unpin(&in->sig);
 	if (st.code)
 		st.bytes = 0;
 	if (op->cq) {

@@ -123,6 +123,8 @@ struct ln_path {
 };
 int ln_path_open_self(struct ln_path *p, lune_rmem *r, uint32_t rights);
 int ln_path_open_cold(struct ln_path *p, lune_rmem *r);
+/* Give the pin back and wake a release that waits for it. NULL pin: nothing. */
+void ln_path_unpin(struct ln_path *p);
 
 static inline bool ln_path_current(const lune_rmem *r)
 {
@@ -156,8 +158,7 @@ static inline int ln_path_open(struct ln_path *p, lune_rmem *r,
 static inline int ln_path_close(struct ln_path *p)
 {
 	if (__builtin_expect(p->pinned != NULL, 0)) {
-		ln_mem_unpin(p->pinned);
-		p->pinned = NULL;
+		ln_path_unpin(p);
 		return LUNE_OK;
 	}
 	/* No byte is read after the generation will be. */

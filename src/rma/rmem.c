@@ -146,8 +146,7 @@ void *lune_rmem_pointer(lune_rmem *r, int timeout_ms)
 		return NULL;
 	base = p.base;
 	/* Load and store are the caller's business from here on. */
-	if (p.pinned)
-		ln_mem_unpin(p.pinned);
+	ln_path_unpin(&p);
 	return base;
 }
 

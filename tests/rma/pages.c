@@ -117,6 +117,45 @@ static void neighbours_travel_together(struct rma *w)
 	move(w, 1024, 0, 8);
 }
 
+/* Consecutive on one side, with holes on the other: nothing may be merged. */
+static void holes_on_one_side(struct rma *w)
+{
+	enum { COUNT = 30 };
+	struct cache c = { .page = 256, .stride = 256 };
+	uint32_t one[COUNT], two[COUNT];
+	size_t bytes = (size_t)256 * PAGES * PARTS;
+	char *local = malloc(bytes);
+	lune_req *req = NULL;
+	struct area a;
+
+	CHECK(local);
+	for (uint32_t i = 0; i < COUNT; i++)
+		one[i] = i, two[i] = i * 2 + i / 10;
+	area_open(w, bytes + 64, &a);
+	cache_open(&a, &c, local);
+	cache_fill(w, &c);
+	for (int turn = 0; turn < 2; turn++) {
+		uint32_t *from = turn ? one : two, *to = turn ? two : one;
+		struct lune_page_map map = { from, to, COUNT };
+
+		memset(a.mine, 0, a.bytes);
+		ranks_barrier();
+		CHECK_OK(lune_put_pages(c.there, c.here, &map,
+					&(struct lune_op){ .req = &req }));
+		finish(&req, (uint64_t)256 * PARTS * COUNT);
+		ranks_barrier();
+		for (size_t i = 0; i < PARTS; i++)
+			for (size_t k = 0; k < COUNT; k++)
+				pattern_check(a.mine + 64 + i * c.part +
+						      to[k] * c.stride, 256,
+					      seed_of(w->from, i, from[k]));
+		ranks_barrier();
+	}
+	cache_close(&c);
+	area_close(&a);
+	free(local);
+}
+
 static void get_pages_brings_them_back(struct rma *w)
 {
 	enum { COUNT = 50 };
@@ -254,6 +293,8 @@ int main(void)
 		  .n = 2, .fn = pages_with_gaps_keep_the_gaps },
 		{ .name = "neighbours travel together",
 		  .n = 2, .fn = neighbours_travel_together },
+		{ .name = "holes on one side",
+		  .n = 2, .fn = holes_on_one_side },
 		{ .name = "get_pages brings them back",
 		  .n = 2, .fn = get_pages_brings_them_back },
 		{ .name = "parts may lie in two regions",

@@ -113,6 +113,7 @@ struct owner {
 	struct rma *w;
 	uint64_t rounds;
 	char *memory; /* registered, or NULL */
+	int linger;   /* yields before the release */
 };
 
 static void publish(struct owner *o, lune_mem *mem)
@@ -147,6 +148,8 @@ static void own_once(struct owner *o, uint64_t round)
 	}
 	p = lune_mem_addr(mem);
 	publish(o, mem);
+	for (int i = 0; i < o->linger; i++)
+		sched_yield();
 	CHECK_OK(lune_mem_release(mem, WAIT_MS));
 	if (!o->memory)
 		return;
@@ -222,6 +225,7 @@ static void races_are_never_silently_wrong(struct rma *w)
 {
 	struct owner o = { .w = w,
 			   .rounds = (uint64_t)suite_rounds(1000, 100000) };
+	int64_t end = ranks_now_ms() + 3000;
 
 	if (w->route->registered) {
 		o.memory = mmap(NULL, RACE_BYTES, PROT_READ | PROT_WRITE,
@@ -232,7 +236,8 @@ static void races_are_never_silently_wrong(struct rma *w)
 	w->to = w->n - 1;
 	ranks_barrier();
 	if (w->rank == w->n - 1) {
-		for (uint64_t i = 1; i <= o.rounds; i++)
+		for (uint64_t i = 1; i <= o.rounds &&
+		     (suite_long() || ranks_now_ms() < end); i++)
 			own_once(&o, i);
 		ranks_set(FLAG_STOP, 1);
 	} else {
@@ -252,21 +257,25 @@ struct self_race {
 static void *self_reader(void *arg)
 {
 	struct self_race *race = arg;
+	static _Thread_local uint64_t buf[RACE_BYTES / 8];
 
 	while (!atomic_load(&race->stop)) {
-		uint64_t buf[64], version = 0;
+		uint64_t version = 0;
 		lune_req *req = NULL;
 		lune_rmem *r = NULL;
 		int rc;
 
 		if (!newest(race->w, &version, &r))
 			continue;
-		rc = lune_get(r, 0, buf, sizeof(buf),
-			      &(struct lune_op){ .req = &req });
-		rc = rc ? rc : lune_req_wait(&req, WAIT_MS, NULL);
-		CHECK(rc == LUNE_OK || rc == LUNE_ERR_STALE);
-		for (size_t i = 0; !rc && i < 64; i++)
-			CHECK_EQ(buf[i], version);
+		/* Until it is gone, so that some are in the middle then. */
+		do {
+			rc = lune_get(r, 0, buf, sizeof(buf),
+				      &(struct lune_op){ .req = &req });
+			rc = rc ? rc : lune_req_wait(&req, WAIT_MS, NULL);
+			for (size_t i = 0; !rc && i < RACE_BYTES / 8; i++)
+				CHECK_EQ(buf[i], version);
+		} while (!rc && !atomic_load(&race->stop));
+		CHECK(!rc || rc == LUNE_ERR_STALE);
 		lune_rmem_detach(r);
 	}
 	return NULL;
@@ -274,17 +283,20 @@ static void *self_reader(void *arg)
 
 static void own_memory_is_pinned_while_read(struct rma *w)
 {
-	struct owner o = { .w = w };
+	struct owner o = { .w = w, .linger = 1 };
+	int64_t end = ranks_now_ms() + 2000;
 	struct self_race race = { .w = w };
-	pthread_t t[4];
+	pthread_t t[2];
 
 	w->to = w->rank;
-	for (int i = 0; i < 4; i++)
+	for (int i = 0; i < 2; i++)
 		CHECK_EQ(pthread_create(&t[i], NULL, self_reader, &race), 0);
-	for (uint64_t i = 1; i <= (uint64_t)suite_rounds(500, 50000); i++)
+	/* A busy machine makes fewer rounds of it, not a longer test. */
+	for (uint64_t i = 1; i <= (uint64_t)suite_rounds(200, 50000) &&
+	     (suite_long() || ranks_now_ms() < end); i++)
 		own_once(&o, i);
 	atomic_store(&race.stop, true);
-	for (int i = 0; i < 4; i++)
+	for (int i = 0; i < 2; i++)
 		pthread_join(t[i], NULL);
 	ranks_barrier();
 }
