@@ -67,6 +67,9 @@ struct ckpt_block {
 struct ckpt_source;
 struct ckpt_dest;
 
+/* Parts of a writer's time. */
+enum { CKPT_TAKING, CKPT_PASSING, CKPT_WRITING, CKPT_SPENT };
+
 struct ckpt_job {
 	struct ckpt_args args;
 	lune_ctx *ctx;
@@ -80,6 +83,7 @@ struct ckpt_job {
 	char path[CKPT_PATH_MAX]; /* DEST of this rank */
 	int writers;		  /* copies made */
 	double bound_s, elapsed_s;
+	double spent[CKPT_SPENT]; /* seconds in each part, the slowest rank's */
 	char bound_text[160];
 };
 

@@ -339,19 +339,45 @@ static int move_block(struct lane *l, uint64_t b)
 {
 	struct ckpt_job *job = l->job;
 	struct ckpt_block blk;
+	double t[4];
 	int rc = LUNE_OK;
 
 	ckpt_manifest_block(&job->manifest, b, &blk);
+	t[0] = ckpt_now();
 	if (b >= CKPT_SLOTS)
 		rc = retire_to(l, b - CKPT_SLOTS + 1);
+	t[1] = ckpt_now();
 	if (!rc)
 		rc = take_block(l, b, &blk);
+	t[2] = ckpt_now();
 	if (!rc)
 		rc = pass_block(l, b, &blk);
+	t[3] = ckpt_now();
 	if (!rc && job->dest)
 		rc = ckpt_dest_write(job->dest, &job->manifest, b,
 				     slot_of(l, b) + HEADER_BYTES);
+	job->spent[CKPT_TAKING] += t[2] - t[1];
+	job->spent[CKPT_PASSING] += t[1] - t[0] + t[3] - t[2];
+	job->spent[CKPT_WRITING] += ckpt_now() - t[3];
 	return rc;
+}
+
+/* Of each part, the time of the rank that took longest. */
+static int slowest_parts(struct lane *l)
+{
+	double *all = calloc((size_t)l->size * CKPT_SPENT, sizeof(*all));
+	double *spent = l->job->spent;
+	int rc;
+
+	if (!all)
+		return ckpt_error(LUNE_ERR_NOMEM, "out of memory");
+	rc = lune_allgather(l->job->lane, spent, CKPT_SPENT * sizeof(*all),
+			    all, l->job->args.timeout_ms);
+	for (int i = 0; !rc && i < l->size * CKPT_SPENT; i++)
+		if (all[i] > spent[i % CKPT_SPENT])
+			spent[i % CKPT_SPENT] = all[i];
+	free(all);
+	return rc ? ckpt_lune_error(rc, "summing up") : LUNE_OK;
 }
 
 static int lane_blocks(struct lane *l)
@@ -391,6 +417,8 @@ int ckpt_lane_run(struct ckpt_job *job)
 	if (!rc && job->source)
 		rc = ckpt_source_unchanged(job->source, &job->manifest);
 	job->elapsed_s = ckpt_now() - l.started;
+	if (!rc)
+		rc = slowest_parts(&l);
 	if (rc) /* before we let go of the buffers others are writing to */
 		ckpt_announce(job, rc);
 	lane_fini(&l);

@@ -114,9 +114,14 @@ void ckpt_summary(const struct ckpt_job *job)
 	       (double)m->total / job->elapsed_s / 1e9,
 	       (double)m->total * job->writers / job->elapsed_s / 1e9);
 	if (job->bound_s > 0)
-		printf("  bound     %.2f s (%s); took %.2f x the bound\n",
+		printf("  bound     %.2f s (%s); took %.1f x\n",
 		       job->bound_s, job->bound_text,
 		       job->elapsed_s / job->bound_s);
+	else
+		printf("  bound     none: one copy, nothing was passed on\n");
+	printf("  slowest   %.2f s getting blocks, %.2f s passing them on, "
+	       "%.2f s writing\n", job->spent[CKPT_TAKING],
+	       job->spent[CKPT_PASSING], job->spent[CKPT_WRITING]);
 	printf("  verified  XXH3 of %llu blocks%s, root %s\n",
 	       (unsigned long long)m->nblocks,
 	       job->args.verify ? ", read back by every rank" : "", root);
