@@ -146,14 +146,22 @@ static int killed_while_forming(int rank, int n, void *arg)
 	return 0;
 }
 
+/* All die before the first of them comes back. */
+static void restart_all(int n)
+{
+	for (int i = 0; i < n; i++)
+		ranks_kill(i);
+	for (int i = 0; i < n; i++)
+		ranks_restart(i);
+}
+
 static int restart_when_formed(int rank, int n, void *arg)
 {
 	(void)rank;
 	(void)arg;
 	while (count_records("/rank/") < (size_t)n - 1)
 		ranks_wait_ms(1, 1, 20);
-	for (int i = 0; i < n; i++)
-		ranks_restart(i);
+	restart_all(n);
 	return 0;
 }
 
@@ -194,8 +202,7 @@ static int restart_when_complete(int rank, int n, void *arg)
 	(void)rank;
 	(void)arg;
 	ranks_wait(1, (uint32_t)n);
-	for (int i = 0; i < n; i++)
-		ranks_restart(i);
+	restart_all(n);
 	return 0;
 }
 
