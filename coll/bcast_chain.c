@@ -16,16 +16,10 @@
 #include "coll/coll.h"
 
 #define BLOCK_BYTES (512u << 10) /* more where there are not enough flags */
-#define FLAGS 4096
 #define IN_FLIGHT 4
 #define TICKET_ROOM LUNE_TICKET_MAX
 /* To let go of memory that a member may be in the middle of writing. */
 #define RELEASE_MS 5000
-
-/* comm->coll: made with the first large broadcast, kept. */
-struct state {
-	lune_mem *flags; /* FLAGS words: the last call whose block b is here */
-};
 
 struct offer { /* from a rank to the one before it in the chain */
 	uint32_t buf_bytes, flags_bytes;
@@ -51,15 +45,6 @@ static int left_ms(const struct ln_coll *c)
 
 /* ---- the order ---------------------------------------------------------- */
 
-static bool same_node(lune_comm *comm, int a, int b)
-{
-	const struct ln_peer *x = ln_comm_peer(comm, a);
-	const struct ln_peer *y = ln_comm_peer(comm, b);
-
-	return x && y && x->card.node[0] == y->card.node[0] &&
-	       x->card.node[1] == y->card.node[1];
-}
-
 /* Find our neighbours: visit node after node, beginning with the root's. */
 static int chain_order(struct chain *h)
 {
@@ -79,7 +64,7 @@ static int chain_order(struct chain *h)
 
 			if (j == n)
 				break;
-			if (seen[r] || !same_node(comm, head, r))
+			if (seen[r] || !ln_coll_same_node(comm, head, r))
 				continue;
 			seen[r] = true;
 			if (r == comm->rank)
@@ -95,56 +80,16 @@ static int chain_order(struct chain *h)
 
 /* ---- offers ------------------------------------------------------------- */
 
-static int state_of(lune_comm *comm, struct state **out)
-{
-	struct state *s = comm->coll;
-	int rc;
-
-	if (!s) {
-		s = ln_calloc(1, sizeof(*s));
-		if (!s)
-			return LUNE_ERR_NOMEM;
-		rc = lune_mem_alloc(comm->ctx, FLAGS * sizeof(uint64_t), NULL,
-				    &s->flags);
-		if (rc) {
-			ln_free(s);
-			return rc;
-		}
-		/* The program does not know of it. */
-		atomic_fetch_add(&comm->ctx->own_regions, 1);
-		comm->coll = s;
-	}
-	*out = s;
-	return LUNE_OK;
-}
-
-static void coll_comm_close(lune_comm *comm)
-{
-	struct state *s = comm->coll;
-
-	if (!s)
-		return;
-	comm->coll = NULL;
-	/* What cannot be let go now goes with the context. */
-	if (lune_mem_release(s->flags, 0))
-		ln_debug("a communicator closes: %s", lune_last_error());
-	else
-		atomic_fetch_sub(&comm->ctx->own_regions, 1);
-	ln_free(s);
-}
-
-const struct ln_layer ln_layer_coll = { .comm_close = coll_comm_close };
-
 static int make_offer(struct chain *h)
 {
 	lune_comm *comm = h->c->comm;
 	struct ln_tag tag = { h->c->seq, h->c->sig, 1 };
 	struct offer o;
-	struct state *s;
+	struct ln_coll_state *s;
 	size_t n, m;
 	int rc;
 
-	rc = state_of(comm, &s);
+	rc = ln_coll_state(comm, &s);
 	if (!rc)
 		rc = lune_mem_register(comm->ctx, h->b->buf, h->b->bytes, NULL,
 				       &h->mem);
@@ -153,7 +98,7 @@ static int make_offer(struct chain *h)
 	memset(&o, 0, sizeof(o));
 	rc = lune_mem_ticket(h->mem, o.buf, sizeof(o.buf), &n);
 	if (!rc)
-		rc = lune_mem_ticket(s->flags, o.flags, sizeof(o.flags), &m);
+		rc = lune_mem_ticket(s->words, o.flags, sizeof(o.flags), &m);
 	if (rc)
 		return rc;
 	o.buf_bytes = (uint32_t)n;
@@ -183,7 +128,7 @@ static int take_offer(struct chain *h)
 /* ---- blocks ------------------------------------------------------------- */
 
 struct arrival {
-	const lune_mem *flags;
+	const lune_mem *words;
 	uint64_t block, seq;
 };
 
@@ -191,15 +136,15 @@ static bool arrived(void *arg)
 {
 	const struct arrival *a = arg;
 
-	return lune_signal_read(a->flags, a->block * sizeof(uint64_t)) ==
+	return lune_signal_read(a->words, a->block * sizeof(uint64_t)) ==
 	       a->seq;
 }
 
 static int await_block(struct chain *h, uint64_t block)
 {
 	lune_comm *comm = h->c->comm;
-	struct state *s = comm->coll;
-	struct arrival a = { s->flags, block, h->c->seq };
+	struct ln_coll_state *s = comm->coll;
+	struct arrival a = { s->words, block, h->c->seq };
 	struct ln_wait w = { .comm = comm, .rank = h->prev, .ready = arrived,
 			     .arg = &a };
 	int rc;
@@ -277,7 +222,7 @@ int ln_bcast_chain(struct ln_coll *c, const struct ln_bcast *b)
 
 	/* Never more blocks than flags. */
 	h.block_bytes = ln_max((uint64_t)BLOCK_BYTES,
-			       (b->bytes / FLAGS + 4096) / 4096 * 4096);
+			       (b->bytes / LN_COLL_FLAGS + 4096) / 4096 * 4096);
 	h.blocks = (b->bytes + h.block_bytes - 1) / h.block_bytes;
 	rc = chain_order(&h);
 	if (!rc && h.prev >= 0)

@@ -1,11 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * Barrier, allgather, and the choice of a broadcast.
- *
- * Barrier: dissemination.  In round k a rank tells the one 2^k further and
- * waits for the one 2^k before; after ceil(log2 n) rounds it has heard, over
- * others, from all.
- */
+/* The public calls: arguments, sequence, and the choice of a broadcast. */
 #include "coll/coll.h"
 
 uint32_t ln_coll_sig(const char *name, int root, uint64_t bytes)
@@ -34,21 +28,13 @@ int ln_coll_begin(struct ln_coll *c, lune_comm *comm, uint32_t sig,
 	return ln_failure_enter(comm, &c->seq);
 }
 
-static int barrier_rounds(struct ln_coll *c)
+bool ln_coll_same_node(const lune_comm *comm, int a, int b)
 {
-	int n = lune_comm_size(c->comm), me = c->comm->rank;
-	int rc = LUNE_OK;
-	uint32_t k = 0;
+	const struct ln_peer *x = ln_comm_peer(comm, a);
+	const struct ln_peer *y = ln_comm_peer(comm, b);
 
-	for (int step = 1; step < n && !rc; step *= 2, k++) {
-		struct ln_recv r = { .tag = { c->seq, c->sig, k },
-				     .from = (me - step + n) % n };
-
-		rc = ln_inbox_send(c->comm, (me + step) % n, &r.tag, NULL, 0);
-		if (!rc)
-			rc = ln_inbox_recv(c->comm, &r, c->deadline);
-	}
-	return rc;
+	return x && y && x->card.node[0] == y->card.node[0] &&
+	       x->card.node[1] == y->card.node[1];
 }
 
 int lune_barrier(lune_comm *comm, int timeout_ms)
@@ -57,7 +43,7 @@ int lune_barrier(lune_comm *comm, int timeout_ms)
 	int rc = ln_coll_begin(&c, comm, ln_coll_sig("barrier", 0, 0),
 			       timeout_ms);
 
-	return rc ? rc : barrier_rounds(&c);
+	return rc ? rc : ln_barrier(&c);
 }
 
 /* More than fits one gather: slice by slice through a buffer. */

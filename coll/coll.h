@@ -29,6 +29,23 @@ int ln_coll_begin(struct ln_coll *c, lune_comm *comm, uint32_t sig,
 		  int timeout_ms);
 uint32_t ln_coll_sig(const char *name, int root, uint64_t bytes);
 
+/* Are two members on one node? */
+bool ln_coll_same_node(const lune_comm *comm, int a, int b);
+
+/* state.c: comm->coll */
+#define LN_COLL_FLAGS 4096
+#define LN_BARRIER_ROUNDS 32
+struct ln_coll_state {
+	lune_mem *words;
+	uint64_t barriers; /* begun */
+	bool by_word;	   /* the rounds' targets are mapped */
+	lune_rmem *ahead[LN_BARRIER_ROUNDS]; /* words of rank + 2^k */
+};
+int ln_coll_state(lune_comm *comm, struct ln_coll_state **out);
+
+int ln_barrier(struct ln_coll *c);
+void ln_barrier_fini(lune_comm *comm, struct ln_coll_state *s);
+
 struct ln_bcast {
 	int root;
 	char *buf;

@@ -337,6 +337,16 @@ static bool has_voted(const struct part *p, int r)
 	return r == p->comm->rank || p->in->voted[r];
 }
 
+static bool is_missing(const struct part *p, int r)
+{
+	bool voted;
+
+	pthread_mutex_lock(&p->comm->agree->lock);
+	voted = has_voted(p, r);
+	pthread_mutex_unlock(&p->comm->agree->lock);
+	return !voted && !ln_comm_dead(p->comm, r);
+}
+
 static bool all_voted(void *arg)
 {
 	struct part *p = arg;
@@ -379,7 +389,7 @@ static void missing_text(struct part *p, char *out, size_t cap)
 
 	*out = '\0';
 	for (int r = 0; r < p->comm->size && at + 16 < cap; r++) {
-		if (has_voted(p, r) || ln_comm_dead(p->comm, r))
+		if (!is_missing(p, r))
 			continue;
 		at += (size_t)snprintf(out + at, cap - at, "%s%d",
 				       at ? ", " : "", r);
@@ -400,7 +410,7 @@ static int lead(struct part *p, uint64_t deadline)
 	pthread_mutex_unlock(&a->lock);
 	for (;;) {
 		for (int r = 0; r < p->comm->size; r++)
-			if (!has_voted(p, r) && !ln_comm_dead(p->comm, r))
+			if (is_missing(p, r))
 				send_bare(p->comm, &p->w, r,
 					  LN_RT_QUERY);
 		rc = ln_failure_wait(&w, ln_min(deadline, ln_now_ns() +

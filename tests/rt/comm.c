@@ -340,8 +340,9 @@ static int strangers_body(int rank, int n, void *arg)
 	CHECK_OK(lune_barrier(c, WAIT_MS));
 	CHECK_RC(lune_barrier(w.comm, WAIT_MS), LUNE_ERR_PEER);
 	CHECK_RC(lune_barrier(w.comm, WAIT_MS), LUNE_ERR_PEER);
+	lune_comm_close(c);
 	CHECK_RC(lune_comm_dup(w.comm, WAIT_MS, &c), LUNE_ERR_PEER);
-	return 0;
+	return lune_ctx_close(w.ctx, 2000);
 }
 
 static void the_dead_need_no_connection(void **state)
