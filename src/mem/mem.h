@@ -33,6 +33,8 @@ struct ln_region {
 	int fd;		 /* memfd behind it (mapping offset 0), or -1 */
 	bool ours;	 /* allocated: unmap at release */
 	_Atomic uint32_t users; /* target-side accesses in progress (tcp) */
+	_Atomic bool revoked;	/* somebody may wait for users to be 0 */
+	struct ln_mem_table *table;
 };
 
 struct ln_mem_table;
@@ -59,6 +61,12 @@ int ln_mem_register(struct ln_mem_table *t, void *addr, size_t bytes,
  */
 void ln_mem_revoke(struct ln_mem_table *t, struct ln_region *r);
 void ln_mem_free(struct ln_mem_table *t, struct ln_region *r);
+/*
+ * Call fn when the last pin of a revoked region is gone, so that who waits
+ * for that is woken; also for a pin that came too late and lasted no longer
+ * than its check.  Any thread; must not block.  Set before the first revoke.
+ */
+void ln_mem_on_idle(struct ln_mem_table *t, void (*fn)(void *arg), void *arg);
 
 /*
  * Target side of an access: check key, rights and bounds, pin the region

@@ -31,6 +31,8 @@ struct ln_mem_table {
 	pthread_mutex_t lock;
 	uint32_t next; /* where the search for a free slot begins */
 	unsigned count;
+	void (*_Atomic idle_fn)(void *arg); /* release after idle_arg */
+	void *_Atomic idle_arg;
 	struct ln_region *_Atomic regions[LN_REGIONS_MAX];
 };
 
@@ -126,6 +128,7 @@ static int slot_take(struct ln_mem_table *t, uint32_t *slot,
 			r = ln_calloc(1, sizeof(*r));
 			if (!r)
 				return LUNE_ERR_NOMEM;
+			r->table = t;
 			atomic_store(&t->regions[i], r);
 		}
 		t->next = (i + 1) % LN_REGIONS_MAX;
@@ -154,6 +157,7 @@ static int table_add(struct ln_mem_table *t, const struct ln_region *desc,
 		r->rights = desc->rights;
 		r->fd = desc->fd;
 		r->ours = desc->ours;
+		atomic_store(&r->revoked, false);
 		r->key = (uint64_t)gen << 32 | slot;
 		t->count++;
 		/* From here on peers may come. */
@@ -202,6 +206,7 @@ void ln_mem_revoke(struct ln_mem_table *t, struct ln_region *r)
 {
 	uint32_t slot = (uint32_t)r->key, gen = (uint32_t)(r->key >> 32);
 
+	atomic_store(&r->revoked, true);
 	/* Seq_cst, like the pin's pair: see the top of the file. */
 	atomic_compare_exchange_strong(&t->dir->gen[slot], &gen, gen + 1);
 }
@@ -267,7 +272,25 @@ int ln_mem_pin(struct ln_mem_table *t, const struct ln_access *a,
 	return LUNE_OK;
 }
 
+void ln_mem_on_idle(struct ln_mem_table *t, void (*fn)(void *arg), void *arg)
+{
+	atomic_store(&t->idle_arg, arg);
+	atomic_store(&t->idle_fn, fn);
+}
+
 void ln_mem_unpin(struct ln_region *r)
 {
-	atomic_fetch_sub(&r->users, 1);
+	struct ln_mem_table *t = r->table;
+	void (*fn)(void *arg);
+
+	/*
+	 * Seq_cst against a release that sets revoked, then looks at users:
+	 * it sees us gone, or we see it coming.  The struct is never freed
+	 * before the table, but r's other fields are no longer ours.
+	 */
+	if (atomic_fetch_sub(&r->users, 1) != 1 || !atomic_load(&r->revoked))
+		return;
+	fn = atomic_load(&t->idle_fn);
+	if (fn)
+		fn(atomic_load(&t->idle_arg));
 }

@@ -33,18 +33,9 @@ int ln_path_open_self(struct ln_path *p, lune_rmem *r, uint32_t rights)
 
 void ln_path_unpin(struct ln_path *p)
 {
-	const lune_rmem *r = p->r;
-
-	if (!p->pinned)
-		return;
-	ln_mem_unpin(p->pinned);
+	if (p->pinned)
+		ln_mem_unpin(p->pinned);
 	p->pinned = NULL;
-	/*
-	 * Whoever releases the region sleeps until nobody is in it.  Both sides
-	 * are seq_cst: either it saw us gone, or we see it revoked.
-	 */
-	if (!ln_mem_valid(r->ctx->mem, r->net.key))
-		ln_net_event(r->ctx->net);
 }
 
 int ln_path_open_cold(struct ln_path *p, lune_rmem *r)

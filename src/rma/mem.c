@@ -95,6 +95,11 @@ size_t lune_mem_bytes(const lune_mem *mem)
 	return mem->region->bytes;
 }
 
+static void wake(void *net)
+{
+	ln_net_event(net);
+}
+
 int lune_mem_release(lune_mem *mem, int timeout_ms)
 {
 	lune_ctx *ctx;
@@ -104,6 +109,7 @@ int lune_mem_release(lune_mem *mem, int timeout_ms)
 		return LUNE_OK;
 	ctx = mem->ctx;
 	LN_CTX_CHECK(ctx);
+	ln_mem_on_idle(ctx->mem, wake, ctx->net);
 	ln_mem_revoke(ctx->mem, mem->region);
 	rc = ln_net_fence_region(ctx->net, mem->region,
 				 ln_deadline(timeout_ms,

@@ -123,7 +123,7 @@ struct ln_path {
 };
 int ln_path_open_self(struct ln_path *p, lune_rmem *r, uint32_t rights);
 int ln_path_open_cold(struct ln_path *p, lune_rmem *r);
-/* Give the pin back and wake a release that waits for it. NULL pin: nothing. */
+/* Give the pin back, if there is one. */
 void ln_path_unpin(struct ln_path *p);
 
 static inline bool ln_path_current(const lune_rmem *r)

@@ -305,6 +305,36 @@ static void a_pin_holds_off_release(void **state)
 	assert_int_equal(race.wrong, 0);
 }
 
+static void count_idle(void *arg)
+{
+	atomic_fetch_add((_Atomic int *)arg, 1);
+}
+
+/* Who waits for the last pin of a revoked region can sleep. */
+static void the_last_unpin_after_revoke_calls(void **state)
+{
+	struct fixture *f = *state;
+	struct ln_region *r = alloc(f, 64, LUNE_MEM_ALL), *pinned;
+	struct ln_access a = { r->key, 0, 64, LUNE_MEM_READ };
+	_Atomic int calls = 0;
+	char *addr;
+
+	ln_mem_on_idle(f->table, count_idle, &calls);
+	assert_int_equal(try_pin(f, &a), LUNE_OK);
+	assert_int_equal(calls, 0);
+	assert_int_equal(ln_mem_pin(f->table, &a, &pinned, &addr), LUNE_OK);
+	assert_int_equal(ln_mem_pin(f->table, &a, &pinned, &addr), LUNE_OK);
+	ln_mem_revoke(f->table, r);
+	ln_mem_unpin(pinned);
+	assert_int_equal(calls, 0);
+	ln_mem_unpin(pinned);
+	assert_int_equal(calls, 1);
+	/* A pin that is refused was a user for a moment, too. */
+	assert_int_equal(try_pin(f, &a), LUNE_ERR_STALE);
+	assert_int_equal(calls, 2);
+	ln_mem_free(f->table, r);
+}
+
 static void every_failed_allocation_is_reported(void **state)
 {
 	struct fixture *f = *state;
@@ -345,6 +375,7 @@ int main(void)
 		WITH_TABLE(the_table_has_a_limit),
 		WITH_TABLE(impossible_registrations_are_refused),
 		WITH_TABLE(a_pin_holds_off_release),
+		WITH_TABLE(the_last_unpin_after_revoke_calls),
 		WITH_TABLE(every_failed_allocation_is_reported),
 	};
 
