@@ -79,6 +79,8 @@ works "$new" || {
 	"$new/bin/python" -c 'import torch.distributed.run' >&2 || :
 	exit 1
 }
+# Its scripts begin with the path of its python.
+find "$new/bin" -type f -exec sed -i "1s|^#!$new/|#!$venv/|" {} +
 rm -rf "$venv"
 mv "$new" "$venv"
 echo "$venv: PyTorch $version"
