@@ -267,18 +267,26 @@ static void a_dead_first_endpoint_is_passed_over(void **state)
 	ln_meta_close(m);
 }
 
+static int mend(void **state)
+{
+	(void)state;
+	return etcd_mend(&etcd);
+}
+
+#define TEST(f) cmocka_unit_test_setup(f, mend)
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(a_slow_etcd_is_told_from_none),
-		cmocka_unit_test(closing_does_not_wait_for_a_slow_etcd),
-		cmocka_unit_test(all_goes_on_when_etcd_is_back),
-		cmocka_unit_test(a_lease_outlives_a_short_outage),
-		cmocka_unit_test(a_lease_is_lost_in_a_long_outage),
-		cmocka_unit_test(a_dead_first_endpoint_is_passed_over),
-		cmocka_unit_test(a_compacted_revision_is_told),
-		cmocka_unit_test(a_wiped_etcd_is_noticed),
-		cmocka_unit_test(a_lease_that_was_wiped_is_lost),
+		TEST(a_slow_etcd_is_told_from_none),
+		TEST(closing_does_not_wait_for_a_slow_etcd),
+		TEST(all_goes_on_when_etcd_is_back),
+		TEST(a_lease_outlives_a_short_outage),
+		TEST(a_lease_is_lost_in_a_long_outage),
+		TEST(a_dead_first_endpoint_is_passed_over),
+		TEST(a_compacted_revision_is_told),
+		TEST(a_wiped_etcd_is_noticed),
+		TEST(a_lease_that_was_wiped_is_lost),
 	};
 	int rc = 1;
 

@@ -132,6 +132,7 @@ void etcd_kill(struct etcd *e, int member)
 	while (waitpid(pid, NULL, 0) < 0 && errno == EINTR)
 		;
 	e->member[member].pid = 0;
+	e->member[member].frozen = false;
 }
 
 int etcd_restart(struct etcd *e, int member)
@@ -140,9 +141,29 @@ int etcd_restart(struct etcd *e, int member)
 	return start_member(e, member);
 }
 
+/* A stop takes a moment to reach all threads: what we say after it may not. */
 void etcd_freeze(struct etcd *e, int member, bool on)
 {
-	kill(e->member[member].pid, on ? SIGSTOP : SIGCONT);
+	int pid = e->member[member].pid;
+
+	if (pid <= 0)
+		return;
+	kill(pid, on ? SIGSTOP : SIGCONT);
+	while (waitpid(pid, NULL, on ? WUNTRACED : WCONTINUED) < 0 &&
+	       errno == EINTR)
+		;
+	e->member[member].frozen = on;
+}
+
+int etcd_mend(struct etcd *e)
+{
+	for (int i = 0; i < e->members; i++) {
+		if (e->member[i].frozen)
+			etcd_freeze(e, i, false);
+		if (!e->member[i].pid && start_member(e, i))
+			return -1;
+	}
+	return 0;
 }
 
 static void remove_tree(const char *path)

@@ -17,6 +17,7 @@ struct etcd {
 	char cluster[256];
 	struct {
 		int port, peer_port, pid;
+		bool frozen;
 	} member[ETCD_MEMBERS_MAX];
 };
 
@@ -29,7 +30,10 @@ void etcd_kill(struct etcd *e, int member);
 int etcd_restart(struct etcd *e, int member);
 /* Of a member that does not run: forget its data. */
 void etcd_wipe(struct etcd *e, int member);
+/* Returns when it has stopped, or goes on. */
 void etcd_freeze(struct etcd *e, int member, bool on);
+/* Thaw what is frozen, start what was killed: after a failed test. */
+int etcd_mend(struct etcd *e);
 /* Kill all and remove everything. */
 void etcd_stop(struct etcd *e);
 /* A port of 127.0.0.1 on which nobody listens now. */

@@ -20,6 +20,9 @@ meta_tests += %D%/etcd
 meta_tests += %D%/etcd_faults
 %C%_etcd_faults_SOURCES = %D%/etcd_faults.c $(META_ETCD) $(META_SUITE)
 %C%_etcd_faults_LDADD = $(TEST_LIBS) $(META_LIBS)
+meta_tests += %D%/etcd_cluster
+%C%_etcd_cluster_SOURCES = %D%/etcd_cluster.c $(META_ETCD) $(META_SUITE)
+%C%_etcd_cluster_LDADD = $(TEST_LIBS) $(META_LIBS)
 endif
 check_PROGRAMS += $(meta_tests)
 TESTS += $(meta_tests)
