@@ -4,8 +4,9 @@
  * membership (ln_boot_member_next) and writes it into the communicator:
  *
  *	joined   peers[slot] = its peer     size grows, never shrinks
- *	left     the peer in the slot is declared dead; it stays there until
- *	         somebody else takes the slot
+ *	left     peers[slot] = NULL; the peer is declared dead
+ *
+ * A member that died is in its slot until its lease ends, and dead.
  *
  * Shrink.  Members may know of different changes.  Each makes a fixed
  * communicator ("view") of the members that it knows; its id is a hash of
@@ -125,15 +126,25 @@ static int retire(struct ln_elastic *e, struct ln_peer *old)
 	return LUNE_OK;
 }
 
-static int slot_fill(lune_comm *comm, int slot, struct ln_peer *p)
+static int slot_empty(lune_comm *comm, int slot, const char *why)
 {
 	struct ln_peer *old = comm->peers[slot];
-	int rc = LUNE_OK;
+	int rc;
 
-	if (old) {
-		ln_peer_kill(old, LUNE_ERR_PEER, "another took its slot");
-		rc = retire(comm->elastic, old);
-	}
+	if (!old)
+		return LUNE_OK;
+	rc = retire(comm->elastic, old);
+	if (rc)
+		return rc;
+	__atomic_store_n(&comm->peers[slot], NULL, __ATOMIC_RELEASE);
+	ln_peer_kill(old, LUNE_ERR_PEER, why);
+	return LUNE_OK;
+}
+
+static int slot_fill(lune_comm *comm, int slot, struct ln_peer *p)
+{
+	int rc = slot_empty(comm, slot, "another took its slot");
+
 	if (rc)
 		return rc;
 	/* Pairs with the acquire of ln_comm_peer. */
@@ -167,15 +178,13 @@ static int member_joined(lune_comm *comm, const struct ln_boot_member *m)
 	return rc;
 }
 
-static void member_left(lune_comm *comm, const struct ln_boot_member *m)
+static int member_left(lune_comm *comm, const struct ln_boot_member *m)
 {
-	struct ln_peer *p = comm->peers[m->slot];
-
-	if (m->slot == comm->rank)
-		ln_warn("the others have seen this process leave the world: "
-			"its lease was lost");
-	else if (p)
-		ln_peer_kill(p, LUNE_ERR_PEER, "it left the world");
+	if (m->slot != comm->rank)
+		return slot_empty(comm, m->slot, "it left the world");
+	ln_warn("the others have seen this process leave the world: its lease "
+		"was lost");
+	return LUNE_OK;
 }
 
 static void apply(lune_comm *comm, struct ln_boot_member *m)
@@ -186,7 +195,7 @@ static void apply(lune_comm *comm, struct ln_boot_member *m)
 	if (m->slot < 0 || m->slot >= LN_SLOTS_MAX)
 		rc = ln_error(LUNE_ERR_LIMIT, "slot %d", m->slot);
 	else if (m->left)
-		member_left(comm, m);
+		rc = member_left(comm, m);
 	else
 		rc = member_joined(comm, m);
 	ln_free(m->card);
@@ -324,7 +333,10 @@ void ln_elastic_free(struct ln_elastic *e)
 
 /* ---- shrink ------------------------------------------------------------- */
 
-/* Members as the membership has them; the connection's word comes later. */
+/*
+ * Members as the membership has them: all see the same of it sooner or later.
+ * Who is dead already is found by the agreement.
+ */
 static int snapshot(lune_comm *comm, struct ln_comm_how *how)
 {
 	int size = lune_comm_size(comm);
@@ -336,7 +348,7 @@ static int snapshot(lune_comm *comm, struct ln_comm_how *how)
 	how->id = comm->id;
 	for (int s = 0; s < size; s++) {
 		p = ln_comm_peer(comm, s);
-		if (!p || (ln_comm_dead(comm, s) && s != comm->rank))
+		if (!p)
 			continue;
 		if (s == comm->rank)
 			how->rank = how->size;
