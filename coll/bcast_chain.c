@@ -19,7 +19,7 @@
 #define IN_FLIGHT 4
 #define TICKET_ROOM LUNE_TICKET_MAX
 /* To let go of memory that a member may be in the middle of writing. */
-#define RELEASE_MS 5000
+#define RELEASE_MS 500 /* a stopped peer shall not hold up the error */
 
 struct offer { /* from a rank to the one before it in the chain */
 	uint32_t buf_bytes, flags_bytes;
@@ -209,9 +209,14 @@ static void chain_fini(struct chain *h)
 	}
 	lune_rmem_detach(h->there);
 	lune_rmem_detach(h->flags);
-	/* Nobody may write the caller's buffer once we return. */
+	/*
+	 * Nobody shall write the caller's buffer once we return.  The one
+	 * exception: a peer that was stopped (SIGSTOP) between looking at the
+	 * generation and its copy by CMA, and is continued later.
+	 */
 	if (h->mem && lune_mem_release(h->mem, RELEASE_MS))
-		ln_warn("the buffer of a broadcast: %s", lune_last_error());
+		ln_warn("the buffer of a broadcast that failed may still be "
+			"written: %s", lune_last_error());
 }
 
 int ln_bcast_chain(struct ln_coll *c, const struct ln_bcast *b)

@@ -394,7 +394,8 @@ void ln_peer_die(struct ln_peer *p, int code, const char *why)
 	if (l->said_bye)
 		ln_info("%s left", text);
 	else
-		ln_warn("lost %s: %s", text, why);
+		ln_warn("lost %s: %s", text,
+			*why ? why : lune_strerror(code));
 	ln_count(p->net->counters, peers_lost, l->said_bye ? 0 : 1);
 	ln_peer_ref(p);
 	pthread_mutex_lock(&p->lock);

@@ -102,10 +102,10 @@ int ckpt_agree(struct ckpt_job *job, int code, const char *step)
 		free(all);
 		if (code)
 			return code; /* our own cause says more */
-		/* A rank may have said why it is gone. */
-		if (ckpt_check(job))
-			return rc;
-		return ckpt_lune_error(rc, step);
+		ckpt_lune_error(rc, step);
+		/* A rank may have said why it is gone: that says more. */
+		(void)ckpt_check(job);
+		return rc;
 	}
 	rc = LUNE_OK;
 	for (int r = 0; r < job->size && !rc; r++) {
