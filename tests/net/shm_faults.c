@@ -440,6 +440,7 @@ static int free_owner(int rank, int nranks, void *arg)
 		;
 	/* Ours again after release; what is allocated is gone then. */
 	p = m->addr;
+	pair_settle(m);
 	if (!f->registered && ranks_get(2))
 		CHECK_EQ(verify(p, SMALL, 1), SMALL);
 	node_release(&n, m);

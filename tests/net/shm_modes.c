@@ -154,6 +154,7 @@ static int lists_owner(int rank, int nranks, void *arg)
 		word_wait(&n, m->addr + WORD, k + 1);
 		check_list(m->addr, counts[k]);
 		ranks_wait(3, k + 1); /* it has read the list back */
+		pair_settle(m);
 		memset(m->addr, 0, BYTES);
 		ranks_set(2, k + 1);
 	}
@@ -232,6 +233,7 @@ static int far_owner(int rank, int nranks, void *arg)
 	pair_show(&n, 0, m);
 	ranks_set(1, 1);
 	ranks_wait(2, 1);
+	pair_settle(m);
 	CHECK_EQ(verify(p + EDGE - AROUND / 2, AROUND, 3), AROUND);
 	node_release(&n, m);
 	node_close(&n);
@@ -294,6 +296,7 @@ static int wide_owner(int rank, int nranks, void *arg)
 	pair_show(&n, 0, m);
 	ranks_set(1, 1);
 	ranks_wait(2, 1);
+	pair_settle(m);
 	CHECK_EQ(verify(m->addr, WIDE, 9), WIDE);
 	disown(&n, h, m);
 	node_close(&n);
@@ -303,9 +306,11 @@ static int wide_owner(int rank, int nranks, void *arg)
 static void operations_beyond_four_gib_are_whole(void **state)
 {
 	(void)state;
+	/* TSan takes minutes to look at each byte of a copy. */
 	for (size_t i = 0; i < 3; i++)
-		assert_int_equal(pair_run(wide_aimer, wide_owner, &hows[i],
-					  60000), 0);
+		if (ranks_scale() == 1 || !strcmp(hows[i].modes, "cma"))
+			assert_int_equal(pair_run(wide_aimer, wide_owner,
+						  &hows[i], 60000), 0);
 }
 
 /* ---- rights -------------------------------------------------------------- */
@@ -382,6 +387,7 @@ static int rights_owner(int rank, int nranks, void *arg)
 	pair_show(&n, 1, wo);
 	ranks_set(1, 1);
 	ranks_wait(2, 1);
+	pair_settle(ro);
 	CHECK_EQ(*(uint64_t *)ro->addr, 5);
 	CHECK_EQ(((uint64_t *)ro->addr)[1], 0);
 	disown(&n, h, ro);

@@ -3,6 +3,7 @@
 
 #include <linux/filter.h>
 #include <linux/seccomp.h>
+#include <sched.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -24,8 +25,10 @@ void pair_open(struct node *n, const char *modes)
 	node_open(n, &o);
 }
 
-void pair_show(struct node *n, int slot, const struct ln_region *r)
+void pair_show(struct node *n, int slot, struct ln_region *r)
 {
+	/* Pinning comes after it. */
+	atomic_fetch_add(&r->users, 0);
 	node_ticket(n, r, &pair_board()->ticket[slot]);
 }
 
@@ -40,6 +43,12 @@ void pair_attach(struct node *n, int slot, const char *route,
 	ln_rmem_route_text(out, text, sizeof(text));
 	CHECK_MSG(!route || !strcmp(text, route), "the route is %s, not %s",
 		  text, route);
+}
+
+void pair_settle(struct ln_region *r)
+{
+	while (atomic_load(&r->users))
+		sched_yield();
 }
 
 struct bodies {

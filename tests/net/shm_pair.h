@@ -22,11 +22,20 @@ struct pair_board *pair_board(void);
 
 /* A net that speaks shm only, in the modes named. */
 void pair_open(struct node *n, const char *modes);
-/* Put the ticket of a region of ours on the board. */
-void pair_show(struct node *n, int slot, const struct ln_region *r);
+/*
+ * Put the ticket of a region of ours on the board.  Our poller then sees what
+ * was written there before.
+ */
+void pair_show(struct node *n, int slot, struct ln_region *r);
 /* Attach what is on the board and check the route. */
 void pair_attach(struct node *n, int slot, const char *route,
 		 struct ln_rmem *out);
+
+/*
+ * The other process says that its accesses to a region of ours are done: see
+ * the end of what our own poller did for them, too.
+ */
+void pair_settle(struct ln_region *r);
 
 /* Run the two bodies; `arg` reaches both. */
 int pair_run(ranks_fn *aimer, ranks_fn *owner, const void *arg,
