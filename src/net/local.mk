@@ -21,6 +21,8 @@ noinst_LTLIBRARIES += %D%/libnet.la
 	%D%/shm.c \
 	%D%/shm.h \
 	%D%/shm_cma.c \
+	%D%/shm_copy.c \
+	%D%/shm_copy.h \
 	%D%/shm_map.c \
 	%D%/shm_op.c \
 	%D%/shm_ring.c \

@@ -13,6 +13,7 @@
 #include <lune/rma.h>
 
 #include "net/shm.h"
+#include "net/shm_copy.h"
 
 static int stale(void)
 {
@@ -64,7 +65,7 @@ static int map_copy(struct ln_op *op, uint32_t i, uint64_t *bytes)
 	char *there = atomic_load(&s->rmem->map) + s->offset;
 
 	if (s->bytes && op->kind == LN_OP_PUT)
-		memcpy(there, s->local, s->bytes);
+		ln_shm_copy(there, s->local, s->bytes);
 	else if (s->bytes)
 		memcpy(s->local, there, s->bytes);
 	atomic_thread_fence(memory_order_seq_cst);
