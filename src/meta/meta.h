@@ -109,7 +109,7 @@ void ln_meta_watch_close(struct ln_meta_watch *w); /* wakes a waiting next */
 /* ---- the embedded server ------------------------------------------------ */
 
 struct ln_meta_server_opts {
-	const char *host; /* NULL: loopback only; "0.0.0.0", "::" or an address */
+	const char *host; /* NULL: loopback; "0.0.0.0", "::" or an address */
 	int port;	  /* 0: any */
 	/* A client must prove this key (HMAC challenge) when it is not NULL. */
 	const uint8_t *key;

@@ -118,6 +118,8 @@ static void reap(struct ln_meta_server *s)
 			continue;
 		DL_DELETE(s->sessions, c);
 		s->session_count--;
+		/* Closing is not enough: a child of a fork may hold it. */
+		epoll_ctl(s->epoll_fd, EPOLL_CTL_DEL, c->fd, NULL);
 		ln_meta_session_close(c);
 	}
 }

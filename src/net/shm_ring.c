@@ -3,10 +3,10 @@
  * The ring: data between two processes that can neither map each other's
  * region nor use CMA.  Two copies, pipelined through slots in shared memory:
  *
- *        initiator                                   target's progress
- *   put  copy in -> slot ASKED  ------------------>  copy to the region -> DONE
- *   get             slot ASKED  ------------------>  copy from the region -> DONE
- *        copy out, slot FREE    <------------------
+ *        initiator                             target's progress
+ *   put  copy in -> slot ASKED  ------------>  copy to the region -> DONE
+ *   get             slot ASKED  ------------>  copy from the region -> DONE
+ *        copy out, slot FREE    <------------
  *
  * Slots are used in order.  A put's signal is in the slot of its last piece:
  * the target fires it, when all pieces before were good.  Keys, rights and
@@ -344,7 +344,8 @@ static int serve(struct shm_peer *sp, struct shm_ring *g)
 
 int shm_ring_progress(struct shm_peer *sp)
 {
-	struct shm_ring *in = atomic_load(&sp->in), *out = atomic_load(&sp->out);
+	struct shm_ring *in = atomic_load(&sp->in);
+	struct shm_ring *out = atomic_load(&sp->out);
 	int n = 0;
 
 	if (in)

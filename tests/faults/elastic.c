@@ -140,7 +140,8 @@ static void six_join_leave_die_and_return(void **state)
 
 	(void)state;
 	snprintf(url, sizeof(url),
-		 "LUNE_BOOTSTRAP=etcd://127.0.0.1:%d/elastic", etcd.member[0].port);
+		 "LUNE_BOOTSTRAP=etcd://127.0.0.1:%d/elastic",
+		 etcd.member[0].port);
 	assert_int_equal(ranks_run(&o), 0);
 }
 

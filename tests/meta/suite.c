@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * What meta.h promises, asked of a running service.  Each test works under a
- * path of its own, so that none sees another's records.
- */
+/* What meta.h promises, asked of a running service.  Each test works under a
+ * path of its own, so that none sees another's records. */
 #include <pthread.h>
 #include <unistd.h>
 
