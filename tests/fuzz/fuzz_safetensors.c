@@ -15,11 +15,11 @@ static size_t lengths[4];
 
 static const char *const headers[4] = {
 	"{\"a\":{\"dtype\":\"F32\",\"shape\":[4,4],\"data_offsets\":[0,64]}}",
-	"{\"__metadata__\":{\"format\":\"pt\"},"
+	("{\"__metadata__\":{\"format\":\"pt\"},"
 	"\"x\":{\"dtype\":\"U8\",\"shape\":[32],\"data_offsets\":[0,32]},"
-	"\"y\":{\"dtype\":\"BF16\",\"shape\":[2,8],\"data_offsets\":[32,64]}}",
-	"{\"empty\":{\"dtype\":\"F64\",\"shape\":[0],\"data_offsets\":[0,0]},"
-	"\"z\":{\"dtype\":\"I64\",\"shape\":[8],\"data_offsets\":[0,64]}}",
+	"\"y\":{\"dtype\":\"BF16\",\"shape\":[2,8],\"data_offsets\":[32,64]}}"),
+	("{\"empty\":{\"dtype\":\"F64\",\"shape\":[0],\"data_offsets\":[0,0]},"
+	"\"z\":{\"dtype\":\"I64\",\"shape\":[8],\"data_offsets\":[0,64]}}"),
 	"{\"s\":{\"dtype\":\"F4\",\"shape\":[128],\"data_offsets\":[0,64]}}",
 };
 
