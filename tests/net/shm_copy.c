@@ -11,7 +11,7 @@ static unsigned char *src, *dst;
 
 static void check_copy(size_t from, size_t to, size_t bytes, int streamed)
 {
-	memset(dst, GUARD, ROOM);
+	memset(dst, GUARD, to + bytes + 256);
 	if (streamed)
 		ln_shm_copy_stream(dst + to, src + from, bytes);
 	else
