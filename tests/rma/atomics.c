@@ -31,7 +31,7 @@ static void fetch_add_gives_each_value_once(struct rma *w)
 
 	area_open(w, 64, &a);
 	memset(ranks_scratch(), 0, w->rank ? 0 : each * (uint64_t)w->n);
-	ranks_barrier();
+	meet();
 	for (uint64_t i = 0; i < each; i++) {
 		struct lune_atomic add = { LUNE_ATOMIC_FETCH_ADD, 1, 0 };
 		uint64_t v = atomic(a.rmem[0], 0, &add);
@@ -40,7 +40,7 @@ static void fetch_add_gives_each_value_once(struct rma *w)
 		CHECK_EQ(__atomic_fetch_add((uint8_t *)&drawn[v], 1,
 					    __ATOMIC_SEQ_CST), 0);
 	}
-	ranks_barrier();
+	meet();
 	if (!w->rank)
 		CHECK_EQ(word(&a, 0), each * (uint64_t)w->n);
 	area_close(&a);
@@ -72,7 +72,7 @@ static void compare_and_swap_makes_a_lock(struct rma *w)
 		finish(&req, 8);
 		CHECK_EQ(atomic(a.rmem[0], 0, &drop), (uint64_t)w->rank + 1);
 	}
-	ranks_barrier();
+	meet();
 	if (!w->rank)
 		CHECK_EQ(word(&a, 8), (uint64_t)(each * w->n));
 	area_close(&a);
@@ -96,7 +96,7 @@ static void each_kind_returns_the_old_value(struct rma *w)
 	CHECK_OK(lune_atomic(a.there, 16, &(struct lune_atomic){
 			 LUNE_ATOMIC_FETCH_ADD, 1, 0 }, NULL, NULL));
 	CHECK_OK(lune_rmem_flush(a.there, WAIT_MS));
-	ranks_barrier();
+	meet();
 	CHECK_EQ(word(&a, 16), 10);
 	CHECK_EQ(word(&a, 8), 0);
 	CHECK_EQ(word(&a, 24), 0);
@@ -122,7 +122,7 @@ static void the_owner_adds_too(struct rma *w)
 		__atomic_fetch_add((uint64_t *)(void *)a.mine, 1,
 				   __ATOMIC_SEQ_CST);
 	}
-	ranks_barrier();
+	meet();
 	CHECK_EQ(word(&a, 0), 2 * each);
 	area_close(&a);
 }

@@ -52,7 +52,7 @@ static void use_each_other(struct area *a, char *buf)
 	CHECK_OK(lune_put(a->rmem[1 - a->w->rank], 0, buf, 1000,
 			  &(struct lune_op){ .req = &req }));
 	finish(&req, 1000);
-	ranks_barrier_of(3, 2);
+	meet_of(3, 2);
 	for (int i = 0; i < 1000; i++)
 		CHECK_EQ(a->mine[i], 2 - a->w->rank);
 }

@@ -68,11 +68,11 @@ static void putv_once(struct area *a, size_t count, size_t piece)
 	/* The list may be reused at once; the bytes not. */
 	memset(c.v, 0, count * sizeof(*c.v));
 	finish(&req, c.bytes);
-	ranks_barrier();
+	meet();
 	for (size_t i = 0; i < count; i++)
 		memcpy(got + i * piece, a->mine + c.perm[i] * piece, piece);
 	pattern_check(got, c.bytes, count + (uint64_t)w->from);
-	ranks_barrier();
+	meet();
 	cut_free(&c);
 	free(local);
 	free(got);
@@ -103,7 +103,7 @@ static void getv_gathers_every_entry(struct rma *w)
 
 	area_open(w, MAX_BYTES, &a);
 	pattern_fill(a.mine, a.bytes, (uint64_t)w->rank);
-	ranks_barrier();
+	meet();
 	for (size_t i = 0; i < NSHAPES; i++) {
 		size_t piece = shapes[i].piece, bytes = shapes[i].count * piece;
 		char *local = calloc(1, bytes), *got = malloc(bytes);
@@ -150,7 +150,7 @@ static void mixed_and_empty_entries(struct rma *w)
 	pattern_fill(local, at, 3 + (uint64_t)w->rank);
 	CHECK_OK(lune_putv(a.there, v, N, &(struct lune_op){ .req = &req }));
 	finish(&req, at);
-	ranks_barrier();
+	meet();
 	pattern_check(a.mine, at, 3 + (uint64_t)w->from);
 	memset(local, 0, at);
 	CHECK_OK(lune_getv(a.there, v, N, &(struct lune_op){ .req = &req }));
@@ -181,7 +181,7 @@ static void a_bad_entry_refuses_the_whole_list(struct rma *w)
 	CHECK_RC(lune_putv(a.there, v, (size_t)LUNE_LIST_MAX + 1, NULL),
 		 LUNE_ERR_LIMIT);
 	CHECK_OK(lune_rmem_flush(a.there, WAIT_MS));
-	ranks_barrier();
+	meet();
 	for (size_t i = 0; i < a.bytes; i++)
 		CHECK_EQ(a.mine[i], 0);
 	area_close(&a);
@@ -199,7 +199,7 @@ static void many_lists_at_once(struct rma *w)
 	CHECK(dst);
 	area_open(w, N * PIECE, &a);
 	pattern_fill(a.mine, a.bytes, (uint64_t)w->rank);
-	ranks_barrier();
+	meet();
 	for (size_t l = 0; l < LISTS; l++) {
 		for (size_t i = 0; i < N; i++)
 			v[i] = (struct lune_iov){

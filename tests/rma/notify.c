@@ -41,7 +41,7 @@ static void they_come_once_and_in_order(struct rma *w)
 	for (int r = 0; r < w->n; r++)
 		CHECK_EQ(next[r], each);
 	CHECK_RC(lune_notify_recv(w->comm, 0, &n), LUNE_ERR_TIMEOUT);
-	ranks_barrier();
+	meet();
 }
 
 static void a_full_window_holds_the_sender(struct rma *w)
@@ -59,7 +59,7 @@ static void a_full_window_holds_the_sender(struct rma *w)
 	}
 	CHECK_RC(rc, LUNE_ERR_AGAIN);
 	CHECK_EQ(sent, LUNE_NOTIFY_WINDOW);
-	ranks_barrier();
+	meet();
 	/* Taking half of them lets the peer go on, and us. */
 	for (; got < LUNE_NOTIFY_WINDOW / 2; got++) {
 		CHECK_OK(lune_notify_recv(w->comm, WAIT_MS, &n));
@@ -72,7 +72,7 @@ static void a_full_window_holds_the_sender(struct rma *w)
 		CHECK_EQ(n.tag, got);
 	}
 	CHECK_RC(lune_notify_recv(w->comm, 0, &n), LUNE_ERR_TIMEOUT);
-	ranks_barrier();
+	meet();
 }
 
 /* A slow receiver, a sender that never looks: all arrive. */
@@ -91,7 +91,7 @@ static void a_sender_that_waits_goes_on(struct rma *w)
 			check_one(&n, i, 16);
 		}
 	}
-	ranks_barrier();
+	meet();
 }
 
 static void communicators_do_not_mix(struct rma *w)
@@ -110,7 +110,7 @@ static void communicators_do_not_mix(struct rma *w)
 	CHECK_OK(lune_notify_recv(w->comm, WAIT_MS, &n));
 	CHECK_EQ(n.tag, 1);
 	CHECK_RC(lune_notify_recv(dup, 0, &n), LUNE_ERR_TIMEOUT);
-	ranks_barrier();
+	meet();
 	lune_comm_close(dup);
 }
 
@@ -134,7 +134,7 @@ static void ordered_after_a_put(struct rma *w)
 		CHECK_EQ(n.tag, i);
 		pattern_check(a.mine, bytes, i * 8 + (uint64_t)w->from);
 		CHECK_OK(lune_rmem_flush(a.there, WAIT_MS));
-		ranks_barrier();
+		meet();
 	}
 	area_close(&a);
 	free(src);
@@ -151,7 +151,7 @@ static void bad_calls_are_refused(struct rma *w)
 	n.bytes = LUNE_NOTIFY_MAX + 1;
 	CHECK_RC(lune_notify_send(w->comm, &n, NULL), LUNE_ERR_INVAL);
 	CHECK_RC(lune_notify_recv(w->comm, 1, &n), LUNE_ERR_TIMEOUT);
-	ranks_barrier();
+	meet();
 }
 
 int main(void)

@@ -85,7 +85,7 @@ static void move(struct rma *w, size_t page, size_t gap, uint32_t run)
 	cache_fill(w, &c);
 	choose(from, COUNT, 1, run);
 	choose(to, COUNT, 2, run);
-	ranks_barrier();
+	meet();
 	CHECK_OK(lune_put_pages(c.there, c.here, &map, &(struct lune_op){
 			 .signal = { a.there, 0, 1, LUNE_SIGNAL_ADD } }));
 	s = (struct lune_signal){ a.mem, 0, LUNE_GE, 1 };
@@ -96,7 +96,7 @@ static void move(struct rma *w, size_t page, size_t gap, uint32_t run)
 					      to[k] * c.stride,
 				      page, seed_of(w->from, i, from[k]));
 	CHECK_OK(lune_rmem_flush(a.there, WAIT_MS));
-	ranks_barrier();
+	meet();
 	cache_close(&c);
 	area_close(&a);
 	free(local);
@@ -139,17 +139,17 @@ static void holes_on_one_side(struct rma *w)
 		struct lune_page_map map = { from, to, COUNT };
 
 		memset(a.mine, 0, a.bytes);
-		ranks_barrier();
+		meet();
 		CHECK_OK(lune_put_pages(c.there, c.here, &map,
 					&(struct lune_op){ .req = &req }));
 		finish(&req, (uint64_t)256 * PARTS * COUNT);
-		ranks_barrier();
+		meet();
 		for (size_t i = 0; i < PARTS; i++)
 			for (size_t k = 0; k < COUNT; k++)
 				pattern_check(a.mine + 64 + i * c.part +
 						      to[k] * c.stride, 256,
 					      seed_of(w->from, i, from[k]));
-		ranks_barrier();
+		meet();
 	}
 	cache_close(&c);
 	area_close(&a);
@@ -172,7 +172,7 @@ static void get_pages_brings_them_back(struct rma *w)
 	c.local = a.mine + 64;
 	c.part = c.stride * PAGES;
 	cache_fill(w, &c);
-	ranks_barrier();
+	meet();
 	cache_open(&a, &c, local);
 	choose(here, COUNT, 3, 1);
 	choose(there, COUNT, 4, 1);
@@ -218,7 +218,7 @@ static void parts_may_lie_in_two_regions(struct rma *w)
 	CHECK_OK(lune_put_pages(rp, lp, &map,
 				&(struct lune_op){ .req = &req }));
 	finish(&req, 3 * 160);
-	ranks_barrier();
+	meet();
 	pattern_fill(local, sizeof(local), (uint64_t)w->from);
 	for (int k = 0; k < 3; k++) {
 		CHECK(!memcmp(a.mine + there[k] * 128, local + here[k] * 100,

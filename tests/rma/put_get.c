@@ -48,17 +48,17 @@ static void puts_of_every_size_arrive(struct rma *w)
 		size_t n = sizes[i];
 
 		memset(a.mine, 0x99, n + 2 * GUARD);
-		ranks_barrier();
+		meet();
 		pattern_fill(src, n, i * 1000 + (uint64_t)w->rank);
 		put_one(&a, GUARD, src, n);
-		ranks_barrier();
+		meet();
 		pattern_check(a.mine + GUARD, n,
 			      i * 1000 + (uint64_t)w->from);
 		for (size_t k = 0; k < GUARD; k++) {
 			CHECK_EQ((uint8_t)a.mine[k], 0x99);
 			CHECK_EQ((uint8_t)a.mine[GUARD + n + k], 0x99);
 		}
-		ranks_barrier();
+		meet();
 	}
 	area_close(&a);
 	free(src);
@@ -74,9 +74,9 @@ static void the_bytes_around_a_put_stay(struct rma *w)
 	for (size_t off = 256; off < 264; off++) {
 		for (size_t n = 0; n <= sizeof(src); n += off % 3 + 1) {
 			memset(a.mine, 0x11, a.bytes);
-			ranks_barrier();
+			meet();
 			put_one(&a, off, src, n);
-			ranks_barrier();
+			meet();
 			for (size_t k = 0; k < a.bytes; k++) {
 				uint8_t want = k >= off && k < off + n ?
 						       0xee : 0x11;
@@ -85,7 +85,7 @@ static void the_bytes_around_a_put_stay(struct rma *w)
 					  "put of %zu at %zu: byte %zu is %02x",
 					  n, off, k, (uint8_t)a.mine[k]);
 			}
-			ranks_barrier();
+			meet();
 		}
 	}
 	area_close(&a);
@@ -99,7 +99,7 @@ static void gets_of_every_size_bring_the_bytes(struct rma *w)
 	CHECK(dst);
 	area_open(w, LARGEST, &a);
 	pattern_fill(a.mine, a.bytes, (uint64_t)w->rank);
-	ranks_barrier();
+	meet();
 	for (size_t i = 0; i < NSIZES; i++) {
 		size_t n = sizes[i];
 
@@ -131,10 +131,10 @@ static void unaligned_pieces_arrive(struct rma *w)
 		memset(dst, 0, sizeof(dst));
 		get_one(&a, a.bytes - n - off, dst + (15 - off), n);
 		pattern_check(dst + (15 - off), n, seed);
-		ranks_barrier();
+		meet();
 		pattern_check(a.mine + a.bytes - n - off, n,
 			      off * 100 + (uint64_t)w->from);
-		ranks_barrier();
+		meet();
 	}
 	area_close(&a);
 }
@@ -150,7 +150,7 @@ static void both_directions_at_once(struct rma *w)
 	area_open(w, 2 * bytes, &a);
 	pattern_fill(a.mine + bytes, bytes, 50 + (uint64_t)w->rank);
 	pattern_fill(buf, bytes, 70 + (uint64_t)w->rank);
-	ranks_barrier();
+	meet();
 	for (int i = 0; i < suite_rounds(20, 2000); i++) {
 		memset(buf + bytes, 0, bytes);
 		CHECK_OK(lune_put(a.there, 0, buf, bytes,
@@ -160,7 +160,7 @@ static void both_directions_at_once(struct rma *w)
 		CHECK_OK(lune_req_waitall(req, 2, WAIT_MS, NULL));
 		pattern_check(buf + bytes, bytes, 50 + (uint64_t)w->to);
 	}
-	ranks_barrier();
+	meet();
 	pattern_check(a.mine, bytes, 70 + (uint64_t)w->from);
 	area_close(&a);
 	free(buf);
@@ -178,7 +178,7 @@ static void overlapping_reads_agree(struct rma *w)
 	CHECK(dst);
 	area_open(w, bytes + N * 8, &a);
 	pattern_fill(a.mine, a.bytes, (uint64_t)w->rank);
-	ranks_barrier();
+	meet();
 	for (size_t i = 0; i < N; i++)
 		CHECK_OK(lune_get(a.there, i * 8, dst + i * bytes, bytes,
 				  &(struct lune_op){ .req = &req[i] }));
@@ -200,7 +200,7 @@ static void what_is_out_of_bounds_is_refused_at_once(struct rma *w)
 
 	area_open(w, 1000, &a);
 	memset(a.mine, 0x33, a.bytes);
-	ranks_barrier();
+	meet();
 	CHECK_RC(lune_put(a.there, 937, buf, 64, &op), LUNE_ERR_BOUNDS);
 	CHECK_RC(lune_put(a.there, 1001, buf, 0, &op), LUNE_ERR_BOUNDS);
 	CHECK_RC(lune_put(a.there, UINT64_MAX, buf, 2, &op), LUNE_ERR_BOUNDS);
@@ -224,7 +224,7 @@ static void what_is_out_of_bounds_is_refused_at_once(struct rma *w)
 		 LUNE_ERR_BOUNDS);
 	CHECK(strstr(lune_last_error(), "1000"));
 	put_one(&a, 1000, buf, 0);
-	ranks_barrier();
+	meet();
 	for (size_t i = 0; i < a.bytes; i++)
 		CHECK_EQ(a.mine[i], 0x33);
 	area_close(&a);
@@ -322,12 +322,12 @@ static void many_peers_at_once(struct rma *w)
 					  &(struct lune_op){ .req = &req[r] }));
 		}
 		CHECK_OK(lune_req_waitall(req, (size_t)w->n, WAIT_MS, NULL));
-		ranks_barrier();
+		meet();
 		for (int r = 0; r < w->n; r++)
 			pattern_check(a.mine + (size_t)r * bytes, bytes,
 				      round * 10000 +
 				      (uint64_t)(r * 100 + w->rank));
-		ranks_barrier();
+		meet();
 	}
 	area_close(&a);
 	free(src);
@@ -365,7 +365,7 @@ static void one_operation_of_more_than_4_gib(struct rma *w)
 		if (req)
 			CHECK_OK(lune_req_wait(&req, 300000, NULL));
 	}
-	ranks_barrier();
+	meet();
 	for (size_t i = 0; w->rank == w->n - 1 &&
 	     i < sizeof(marks) / sizeof(marks[0]); i++)
 		CHECK_EQ(a.mine[marks[i]], i + 1);

@@ -46,9 +46,9 @@ static void a_released_region_is_refused(struct rma *w)
 	CHECK_OK(lune_put(a.there, 0, &word, 8,
 			  &(struct lune_op){ .req = &req }));
 	finish(&req, 8);
-	ranks_barrier();
+	meet();
 	CHECK_OK(lune_mem_release(a.mem, WAIT_MS));
-	ranks_barrier();
+	meet();
 	rc = lune_put(a.there, 0, &word, 8, &(struct lune_op){ .req = &req });
 	CHECK_RC(rc ? rc : lune_req_wait(&req, WAIT_MS, NULL), LUNE_ERR_STALE);
 	rc = lune_get(a.there, 0, &word, 8, &(struct lune_op){ .req = &req });
@@ -63,7 +63,7 @@ static void a_released_region_is_refused(struct rma *w)
 	rc = lune_put(a.there, 0, &word, 8, NULL);
 	CHECK_RC(rc ? rc : lune_rmem_flush(a.there, WAIT_MS), LUNE_ERR_STALE);
 	CHECK_OK(lune_rmem_flush(a.there, WAIT_MS));
-	ranks_barrier();
+	meet();
 	for (int r = 0; r < w->n; r++)
 		lune_rmem_detach(a.rmem[r]);
 	if (a.backing)
@@ -83,15 +83,15 @@ static void a_late_ticket_is_refused(struct rma *w)
 	area_open(w, 8192, &a);
 	CHECK_OK(lune_mem_ticket(a.mem, s->ticket, sizeof(s->ticket),
 				 &s->bytes));
-	ranks_barrier();
+	meet();
 	CHECK_OK(lune_mem_release(a.mem, WAIT_MS));
-	ranks_barrier();
+	meet();
 	s = shelf_of(w->to);
 	CHECK_OK(lune_rmem_attach(w->ctx, s->ticket, s->bytes, &late));
 	rc = lune_get(late, 0, &word, 8, &(struct lune_op){ .req = &req });
 	CHECK_RC(rc ? rc : lune_req_wait(&req, WAIT_MS, NULL), LUNE_ERR_STALE);
 	lune_rmem_detach(late);
-	ranks_barrier();
+	meet();
 	for (int r = 0; r < w->n; r++)
 		lune_rmem_detach(a.rmem[r]);
 	if (a.backing)
@@ -234,7 +234,7 @@ static void races_are_never_silently_wrong(struct rma *w)
 	}
 	/* Rank n - 1 owns; the one before it (and so on) aim at it. */
 	w->to = w->n - 1;
-	ranks_barrier();
+	meet();
 	if (w->rank == w->n - 1) {
 		for (uint64_t i = 1; i <= o.rounds &&
 		     (suite_long() || ranks_now_ms() < end); i++)
@@ -243,7 +243,7 @@ static void races_are_never_silently_wrong(struct rma *w)
 	} else {
 		use_what_there_is(w);
 	}
-	ranks_barrier();
+	meet();
 	if (o.memory)
 		munmap(o.memory, RACE_BYTES);
 }
@@ -298,7 +298,7 @@ static void own_memory_is_pinned_while_read(struct rma *w)
 	atomic_store(&race.stop, true);
 	for (int i = 0; i < 2; i++)
 		pthread_join(t[i], NULL);
-	ranks_barrier();
+	meet();
 }
 
 /* ---- life of objects --------------------------------------------------- */
@@ -334,7 +334,7 @@ static void options_are_checked(struct rma *w)
 	CHECK_OK(lune_mem_release(mem, WAIT_MS));
 	lune_rmem_detach(NULL);
 	CHECK_OK(lune_mem_release(NULL, 0));
-	ranks_barrier();
+	meet();
 }
 
 static void mapped_memory_is_reached_by_pointer(struct rma *w)
@@ -350,7 +350,7 @@ static void mapped_memory_is_reached_by_pointer(struct rma *w)
 			    !strcmp(route, "shm/map"));
 	if (p)
 		p[3] = 100 + (uint64_t)w->rank;
-	ranks_barrier();
+	meet();
 	if (p)
 		CHECK_EQ(((uint64_t *)a.mine)[3], 100 + (uint64_t)w->from);
 	area_close(&a);

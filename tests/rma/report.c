@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What becomes of an operation: requests, queues, flush, LOCAL, ORDERED. */
-#include <lune/notify.h>
-
 #include "base/base.h"
 #include "tests/rma/suite.h"
 
@@ -16,7 +14,7 @@ static void without_a_request_flush_waits(struct rma *w)
 	area_open(w, piece * pieces, &a);
 	for (int round = 0; round < 10; round++) {
 		memset(a.mine, 0, a.bytes);
-		ranks_barrier();
+		meet();
 		for (size_t i = 0; i < pieces; i++)
 			CHECK_OK(lune_put(a.there, i * piece, src + i * piece,
 					  piece, NULL));
@@ -25,9 +23,9 @@ static void without_a_request_flush_waits(struct rma *w)
 		else
 			CHECK_OK(lune_flush(w->comm, round & 2 ? w->to :
 					    LUNE_ALL_RANKS, WAIT_MS));
-		ranks_barrier();
+		meet();
 		pattern_check(a.mine, a.bytes, 7 + (uint64_t)w->from);
-		ranks_barrier();
+		meet();
 	}
 	area_close(&a);
 	free(src);
@@ -64,7 +62,7 @@ static void a_queue_reports_each_once(struct rma *w)
 	}
 	CHECK_EQ(lune_cq_drain(cq, got, 16, 0), 0);
 	CHECK_OK(lune_cq_close(cq));
-	ranks_barrier();
+	meet();
 	pattern_check(a.mine, sizeof(src), (uint64_t)w->from);
 	area_close(&a);
 }
@@ -90,7 +88,7 @@ static void a_full_queue_refuses_before_it_starts(struct rma *w)
 	CHECK_OK(lune_put(a.there, 16, &two, 8, &(struct lune_op){ .cq = cq }));
 	CHECK_EQ(lune_cq_drain(cq, got, 4, WAIT_MS), 1);
 	CHECK_OK(lune_cq_close(cq));
-	ranks_barrier();
+	meet();
 	CHECK_EQ(((uint64_t *)a.mine)[0], 1);
 	CHECK_EQ(((uint64_t *)a.mine)[1], 0);
 	CHECK_EQ(((uint64_t *)a.mine)[2], 2);
@@ -116,7 +114,7 @@ static void local_completion_frees_the_source(struct rma *w)
 		memset(src, 0, bytes);
 	}
 	CHECK_OK(lune_rmem_flush(a.there, WAIT_MS));
-	ranks_barrier();
+	meet();
 	for (size_t i = 0; i < 8; i++)
 		pattern_check(a.mine + i * bytes, bytes,
 			      i * 10 + (uint64_t)w->from);
@@ -124,33 +122,33 @@ static void local_completion_frees_the_source(struct rma *w)
 	free(src);
 }
 
-/* ORDERED: a large put, then its ready word by an ordered one. */
+/* ORDERED: a large put, then its ready word by an ordered operation. */
 static void ordered_puts_are_seen_in_order(struct rma *w)
 {
 	const size_t bytes = 1 << 20;
 	uint8_t *src = malloc(bytes);
-	volatile uint64_t *ready;
 	struct area a;
 
 	CHECK(src);
-	area_open(w, bytes + 8, &a);
-	ready = (volatile uint64_t *)(void *)(a.mine + bytes);
+	area_open(w, bytes + 16, &a);
 	for (uint64_t i = 1; i <= (uint64_t)suite_rounds(20, 1000); i++) {
-		int64_t end = ranks_now_ms() + WAIT_MS * ranks_scale();
+		struct lune_signal s = { a.mem, bytes, LUNE_EQ, i };
+		struct lune_op op = { .flags = LUNE_OP_ORDERED };
 
 		pattern_fill(src, bytes, i * 8 + (uint64_t)w->rank);
 		CHECK_OK(lune_put(a.there, 0, src, bytes, NULL));
-		CHECK_OK(lune_put(a.there, bytes, &i, 8,
-				  &(struct lune_op){
-					  .flags = LUNE_OP_ORDERED }));
-		while (*ready != i) {
-			CHECK(ranks_now_ms() < end);
-			CHECK_GE0(lune_ctx_progress(w->ctx));
+		if (i & 1) {
+			CHECK_OK(lune_signal_set(a.there, bytes, i, &op));
+		} else {
+			op.signal = (struct lune_signal_to){
+				a.there, bytes, i, LUNE_SIGNAL_SET,
+			};
+			CHECK_OK(lune_put(a.there, bytes + 8, &i, 8, &op));
 		}
-		__atomic_thread_fence(__ATOMIC_ACQUIRE);
+		CHECK_OK(lune_signal_wait(&s, WAIT_MS));
 		pattern_check(a.mine, bytes, i * 8 + (uint64_t)w->from);
 		CHECK_OK(lune_rmem_flush(a.there, WAIT_MS));
-		ranks_barrier();
+		meet();
 	}
 	area_close(&a);
 	free(src);
@@ -177,23 +175,24 @@ static void detaching_leaves_operations_alone(struct rma *w)
 				 &ticket_bytes));
 	memcpy(offers[w->rank].t, ticket, ticket_bytes);
 	offers[w->rank].n = ticket_bytes;
-	ranks_barrier();
+	meet();
 	CHECK_OK(lune_rmem_attach(w->ctx, offers[w->to].t, offers[w->to].n,
 				  &r));
 	pattern_fill(src, bytes, 5 + (uint64_t)w->rank);
 	CHECK_OK(lune_put(r, 0, src, bytes, &(struct lune_op){ .req = &req }));
 	lune_rmem_detach(r);
 	finish(&req, bytes);
-	ranks_barrier();
+	meet();
 	pattern_check(a.mine, bytes, 5 + (uint64_t)w->from);
 	area_close(&a);
 	free(src);
 }
 
+/* Nobody writes what another operation of the round reads. */
 static void a_round_of_everything(struct rma *w, struct area *a, char *buf)
 {
 	struct lune_iov v[3] = {
-		{ buf, 0, 100 }, { buf + 100, 500, 3000 }, { buf, 4000, 1 },
+		{ buf, 5000, 100 }, { buf + 100, 5500, 2000 }, { buf, 7999, 1 },
 	};
 	struct lune_notify n = { .rank = w->to, .bytes = 30 };
 	struct lune_atomic add = { LUNE_ATOMIC_FETCH_ADD, 1, 0 };
@@ -202,11 +201,11 @@ static void a_round_of_everything(struct rma *w, struct area *a, char *buf)
 
 	CHECK_OK(lune_put(a->there, 0, buf, 5000,
 			  &(struct lune_op){ .req = &req[0] }));
-	CHECK_OK(lune_get(a->there, 0, buf, 5000,
+	CHECK_OK(lune_get(a->there, 8192, buf + 5000, 5000,
 			  &(struct lune_op){ .req = &req[1] }));
 	CHECK_OK(lune_putv(a->there, v, 3,
 			   &(struct lune_op){ .req = &req[2] }));
-	CHECK_OK(lune_atomic(a->there, 8, &add, &old,
+	CHECK_OK(lune_atomic(a->there, 8000, &add, &old,
 			     &(struct lune_op){ .req = &req[3] }));
 	CHECK_OK(lune_req_waitall(req, 4, WAIT_MS, NULL));
 	CHECK_OK(lune_notify_send(w->comm, &n, NULL));
@@ -216,15 +215,15 @@ static void a_round_of_everything(struct rma *w, struct area *a, char *buf)
 
 static void nothing_is_allocated_after_warm_up(struct rma *w)
 {
-	char buf[5000];
+	char buf[10000];
 	struct area a;
 	uint64_t count;
 
 	memset(buf, 1, sizeof(buf));
-	area_open(w, sizeof(buf), &a);
+	area_open(w, 8192 + 5000, &a);
 	for (int i = 0; i < 2000; i++)
 		a_round_of_everything(w, &a, buf);
-	ranks_barrier();
+	meet();
 	count = ln_alloc_count();
 	for (int i = 0; i < 1000; i++)
 		a_round_of_everything(w, &a, buf);

@@ -52,10 +52,10 @@ static void ping(struct area *a, size_t bytes, uint64_t rounds,
 	}
 	CHECK_OK(lune_flush(w->comm, LUNE_ALL_RANKS, WAIT_MS));
 	CHECK_EQ(lune_signal_read(a->mem, SIGNAL), rounds);
-	ranks_barrier();
+	meet();
 	CHECK_OK(lune_signal_write(a->mem, SIGNAL, 0));
 	CHECK_OK(lune_signal_write(a->mem, TAKEN, 0));
-	ranks_barrier();
+	meet();
 	free(src);
 }
 
@@ -219,7 +219,7 @@ static void waitany_names_the_one_that_came(struct rma *w)
 		CHECK_EQ(index, i);
 		CHECK_EQ(lune_signal_read(a.mem, i * 8), k + 1);
 		CHECK_OK(lune_signal_write(a.mem, i * 8, 0));
-		ranks_barrier();
+		meet();
 	}
 	CHECK_OK(lune_flush(w->comm, LUNE_ALL_RANKS, WAIT_MS));
 	area_close(&a);

@@ -76,6 +76,10 @@ void area_open_rights(struct rma *w, size_t bytes, unsigned rights,
 		      struct area *out);
 void area_close(struct area *a);
 
+/* ranks_barrier(), and everything that peers did here happened before. */
+void meet(void);
+void meet_of(unsigned id, int count); /* ranks_barrier_of */
+
 bool suite_long(void);
 /* `few` in make check, `many` in the long run. */
 long suite_rounds(long few, long many);

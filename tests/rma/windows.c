@@ -25,12 +25,12 @@ static void everyone_reaches_everyone(struct rma *w)
 			 (uint64_t)(w->rank * 100 + r));
 	CHECK(!lune_win_rmem(win, -1));
 	CHECK(!lune_win_rmem(win, w->n));
-	ranks_barrier();
+	meet();
 	for (int r = 0; r < w->n; r++)
 		CHECK_EQ(mine[r], r * 100 + w->rank);
 	/* Not collective: each when it likes. */
 	lune_win_close(win);
-	ranks_barrier();
+	meet();
 	CHECK_OK(lune_mem_release(mem, WAIT_MS));
 }
 
@@ -46,12 +46,12 @@ static void a_rank_may_share_nothing(struct rma *w)
 	for (int r = 0; r < w->n; r++)
 		CHECK_EQ(lune_win_rmem(win, r) != NULL, r % 2 == 0);
 	put_word(w, lune_win_rmem(win, 0), (uint64_t)w->rank * 8, 7);
-	ranks_barrier();
+	meet();
 	if (w->rank == 0)
 		for (int r = 0; r < w->n; r++)
 			CHECK_EQ(lune_signal_read(mem, (uint64_t)r * 8), 7);
 	lune_win_close(win);
-	ranks_barrier();
+	meet();
 	CHECK_OK(lune_mem_release(mem, WAIT_MS));
 }
 
@@ -69,12 +69,12 @@ static void windows_of_a_split_stay_apart(struct rma *w)
 	CHECK_OK(lune_win_open(half, mem, WAIT_MS, &win));
 	for (int r = 0; r < n; r++)
 		put_word(w, lune_win_rmem(win, r), (uint64_t)w->rank * 8, 1);
-	ranks_barrier();
+	meet();
 	for (int r = 0; r < w->n; r++)
 		CHECK_EQ(lune_signal_read(mem, (uint64_t)r * 8),
 			 r % 2 == w->rank % 2);
 	lune_win_close(win);
-	ranks_barrier();
+	meet();
 	CHECK_OK(lune_mem_release(mem, WAIT_MS));
 	lune_comm_close(half);
 }
@@ -88,10 +88,10 @@ static void many_windows_one_after_the_other(struct rma *w)
 		CHECK_OK(lune_mem_alloc(w->ctx, 4096, NULL, &mem));
 		CHECK_OK(lune_win_open(w->comm, mem, WAIT_MS, &win));
 		put_word(w, lune_win_rmem(win, w->to), 0, (uint64_t)i + 1);
-		ranks_barrier();
+		meet();
 		CHECK_EQ(lune_signal_read(mem, 0), (uint64_t)i + 1);
 		lune_win_close(win);
-		ranks_barrier();
+		meet();
 		CHECK_OK(lune_mem_release(mem, WAIT_MS));
 	}
 }
