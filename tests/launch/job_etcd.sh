@@ -14,7 +14,13 @@ stop_etcd() {
 	kill "$etcd_pid" 2>/dev/null
 	wait "$etcd_pid" 2>/dev/null
 }
-etcd --data-dir "$work/etcd" --log-level error \
+# In memory: its fsync would wait for everybody's writes to the disk.
+data=$(mktemp -d /dev/shm/lune-etcd.XXXXXX 2>/dev/null || echo "$work/etcd")
+remove_data() {
+	rm -rf "$data"
+}
+cleanups="remove_data $cleanups"
+etcd --data-dir "$data" --log-level error \
 	--listen-client-urls "http://127.0.0.1:$port" \
 	--advertise-client-urls "http://127.0.0.1:$port" \
 	--listen-peer-urls "http://127.0.0.1:$((port + 1))" \

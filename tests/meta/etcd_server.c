@@ -185,10 +185,14 @@ void etcd_wipe(struct etcd *e, int member)
 
 /* ---- all ---------------------------------------------------------------- */
 
+/* In memory if possible: fsync would wait for everybody's writes to the disk. */
 static int make_folder(struct etcd *e)
 {
 	const char *tmp = getenv("TMPDIR");
 
+	snprintf(e->folder, sizeof(e->folder), "/dev/shm/lune-etcd-XXXXXX");
+	if (mkdtemp(e->folder))
+		return 0;
 	snprintf(e->folder, sizeof(e->folder), "%.40s/lune-etcd-XXXXXX",
 		 tmp && *tmp ? tmp : "/tmp");
 	return mkdtemp(e->folder) ? 0 : -1;
