@@ -185,7 +185,7 @@ void etcd_wipe(struct etcd *e, int member)
 
 /* ---- all ---------------------------------------------------------------- */
 
-/* In memory if possible: fsync would wait for everybody's writes to the disk. */
+/* In memory if possible: the disk may be busy with everybody's writes. */
 static int make_folder(struct etcd *e)
 {
 	const char *tmp = getenv("TMPDIR");
