@@ -67,7 +67,7 @@ static void babble(int port, unsigned seed)
 	if (seed % 2)
 		(void)!send(fd, http, sizeof(http) - 1, MSG_NOSIGNAL);
 	else
-		(void)!send(fd, junk, seed % sizeof(junk) + 80, MSG_NOSIGNAL);
+		(void)!send(fd, junk, seed % 400 + 80, MSG_NOSIGNAL);
 	expect_silence(fd);
 }
 
