@@ -117,11 +117,14 @@ static int word_do(struct ln_op *op)
 
 static void msg_queue(struct self *self, struct ln_op *op)
 {
+	/* Once it is on the list the poller may have finished with it. */
+	struct ln_net *net = op->peer->net;
+
 	pthread_mutex_lock(&self->lock);
 	DL_APPEND(self->msgs, op);
 	atomic_store(&self->any, true);
 	pthread_mutex_unlock(&self->lock);
-	ln_engine_wake(op->peer->net);
+	ln_engine_wake(net);
 }
 
 static int self_post(struct ln_op *op)
