@@ -74,12 +74,17 @@ static void on_lost(void *arg, uint64_t lease)
 	__atomic_store_n((uint64_t *)arg, lease, __ATOMIC_SEQ_CST);
 }
 
-static void survive(int member, bool freeze, const char *path)
+static void survive(int member, bool freeze, const char *name)
 {
-	struct ln_meta *m = open_at(member, path);
-	struct ln_meta_watch *w = watch_from_now(m);
+	struct ln_meta_watch *w;
 	uint64_t lost = 0, lease;
+	struct ln_meta *m;
+	char path[32];
 
+	/* Its own: a silent member may still do an old put when it wakes. */
+	snprintf(path, sizeof(path), "%s%d", name, member);
+	m = open_at(member, path);
+	w = watch_from_now(m);
 	CHECK0(ln_meta_lease_open(m, 20000, on_lost, &lost, LONG, &lease));
 	CHECK0(suite_put(m, "mine", "x", lease));
 	for (int i = 0; i < PUTS; i++) {
