@@ -84,7 +84,7 @@ static void expect_ends(struct node *n, struct job *j)
 static void post_until_down(struct node *n, struct ln_rmem *r,
 			    const struct how *how)
 {
-	char *buf = calloc(1, BYTES);
+	char *buf = calloc(2, BYTES);
 	struct job j[JOBS];
 	int64_t start;
 
@@ -92,7 +92,7 @@ static void post_until_down(struct node *n, struct ln_rmem *r,
 		if (i % 2)
 			job_put(&j[i], r, 0, buf, BYTES);
 		else
-			job_get(&j[i], r, 0, buf, BYTES);
+			job_get(&j[i], r, 0, buf + BYTES, BYTES);
 	}
 	start = ranks_now_ms();
 	if (how->stop)

@@ -515,6 +515,8 @@ static int signals_owner(int rank, int nranks, void *arg)
 		CHECK_EQ(p[0], i & 0xff);
 		CHECK_EQ(p[bytes - 1], i & 0xff);
 		CHECK(!memcmp(p, p + 1, bytes - 1));
+		/* Our poller writes after our looks: it pins, and sees it. */
+		atomic_fetch_add(&m->users, 0);
 		atomic_fetch_add((_Atomic uint64_t *)(m->addr + 8), 1);
 		atomic_store(&pair_board()->word[0], i);
 	}
