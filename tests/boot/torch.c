@@ -6,7 +6,8 @@
 #include "tests/boot/store.h"
 #include "tests/boot/world.h"
 
-enum { DONE = 1 };
+/* Flags: ranks that are through; ranks of the first run that are over. */
+enum { DONE = 1, OVER = 9 };
 
 static char port_var[64], size_var[64];
 static const char *env[] = { "LUNE_BOOTSTRAP", "RANK={rank}", size_var,
@@ -88,7 +89,8 @@ static void worlds_follow_each_other_in_one_store(void **state)
 
 /*
  * All are started again with the same restart count, as torchrun does when a
- * node joins: some had come no further than the log, some to the end.
+ * node joins: some had come no further than the log, some to the end.  It
+ * ends all of them before it starts the first anew.
  */
 static int meet_again(int rank, int n, void *arg)
 {
@@ -98,6 +100,8 @@ static int meet_again(int rank, int n, void *arg)
 	if (!ranks_incarnation()) {
 		if (rank != 2)
 			member_open(&m, NULL, 300);
+		ranks_add(OVER, 1);
+		ranks_wait(OVER, 3);
 		ranks_restart(rank);
 		return 0;
 	}
