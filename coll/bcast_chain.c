@@ -214,9 +214,12 @@ static void chain_fini(struct chain *h)
 	 * exception: a peer that was stopped (SIGSTOP) between looking at the
 	 * generation and its copy by CMA, and is continued later.
 	 */
-	if (h->mem && lune_mem_release(h->mem, RELEASE_MS))
+	if (h->mem && lune_mem_release(h->mem, RELEASE_MS)) {
 		ln_warn("the buffer of a broadcast that failed may still be "
 			"written: %s", lune_last_error());
+		/* It is ours now, so that the context may be closed. */
+		atomic_fetch_add(&h->c->comm->ctx->own_regions, 1);
+	}
 }
 
 int ln_bcast_chain(struct ln_coll *c, const struct ln_bcast *b)
