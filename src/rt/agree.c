@@ -221,7 +221,9 @@ static void got_query(lune_comm *comm, int from, const struct what *w)
 		in->leader = from;
 		in->asked[from] = !in->entered;
 		vote = in->entered;
-		memcpy(mine, in->votes + comm->rank * VOTE_BYTES, VOTE_BYTES);
+		if (vote)
+			memcpy(mine, in->votes + comm->rank * VOTE_BYTES,
+			       VOTE_BYTES);
 	}
 	pthread_mutex_unlock(&a->lock);
 	if (decided)
