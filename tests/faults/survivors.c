@@ -137,6 +137,8 @@ static int body(int rank, int n, void *arg)
 	(void)n;
 	CHECK(local);
 	world_open(&w);
+	/* Nobody is killed before all are through with the opening. */
+	ranks_barrier();
 	while (!rc && (collective || !ranks_get(FLAG_SEEN))) {
 		rc = one(&w, p->kind, local, &peer);
 		if (!rc)
