@@ -219,9 +219,10 @@ static void got_query(lune_comm *comm, int from, const struct what *w)
 		decided = true;
 	} else if (in && from >= in->leader) {
 		in->leader = from;
-		in->asked[from] = !in->entered;
 		vote = in->entered;
-		if (vote)
+		if (!vote)
+			in->asked[from] = true;
+		else
 			memcpy(mine, in->votes + comm->rank * VOTE_BYTES,
 			       VOTE_BYTES);
 	}
