@@ -123,7 +123,7 @@ int lune_mem_release(lune_mem *mem, int timeout_ms)
 
 int lune_mem_ticket(const lune_mem *mem, void *out, size_t cap, size_t *bytes)
 {
-	const struct ln_region *r;
+	struct ln_region *r;
 	struct ln_ticket t;
 	size_t card = 0;
 	int rc;
@@ -134,6 +134,11 @@ int lune_mem_ticket(const lune_mem *mem, void *out, size_t cap, size_t *bytes)
 	r = mem->region;
 	if (!ln_mem_valid(mem->ctx->mem, r->key))
 		return ln_error(LUNE_ERR_STALE, "the memory is being released");
+	/*
+	 * What was written before the ticket is there for whoever uses it: the
+	 * pin of our own poller reads this counter (ln_mem_pin).
+	 */
+	atomic_fetch_add(&r->users, 0);
 	memset(&t, 0, sizeof(t));
 	t.key = r->key;
 	t.base = (uintptr_t)r->addr;
